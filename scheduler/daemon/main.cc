@@ -20,6 +20,7 @@ struct Settings {
   std::vector<std::string> passes_off;
   std::size_t max_peers = 4096;
   double max_recompute_s = 30;
+  std::size_t max_lineage_ops = scheduler::Options{}.max_lineage_ops;
   bool rebalance = true;
   bool no_link_probes = false;
   std::string state_dir;
@@ -101,6 +102,7 @@ int serve(const Settings& settings) {
   options.core.max_peers = settings.max_peers;
   options.core.link_probes = !settings.no_link_probes;
   options.core.max_recompute_ns = static_cast<TimeNs>(settings.max_recompute_s * 1e9);
+  options.core.max_lineage_ops = settings.max_lineage_ops;
   if (settings.rebalance) options.core.rebalance.every_ns = kRebalanceNs;
   options.core.history_graphs =
       has_dashboard(settings) ? kHistoryGraphs : 1;  // the log tells of ends from it
@@ -193,6 +195,12 @@ int main(int argc, char** argv) {
          "on another worker, or on disk (--checkpoint-dir), and what it was made from is forgotten; 0: never")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e6));
+  app.add_option(
+         "--max-lineage", settings.max_lineage_ops,
+         "Ops kept after they are done, to make again what dies with a worker; beyond, the oldest go, and "
+         "what was made from them is lost with its last copy; 0: none are kept")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 100'000'000));
   app.add_flag("--rebalance,!--no-rebalance", settings.rebalance,
                "Move what has not been begun from devices that are late to others, and to workers that join: "
                "the default");

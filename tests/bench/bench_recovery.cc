@@ -134,11 +134,12 @@ void bench_worker(const Settings& settings, Report& report) {
 
 // ---- what bookkeeping costs -----------------------------------------------------------------------------------------------
 
-// 1e6 tasks that do nothing, as a hundred submits (each a record of the journal and of lineage).
+constexpr int kSubmits = 100;
+
+// Tasks that do nothing, as a hundred submits (each a record of the journal) that read one array.
 double noops(const Array& small, std::int64_t tasks) {
   ir::DimMap whole;
   whole.kind = ir::DimMap::Kind::kWhole;
-  constexpr int kSubmits = 100;
   return seconds_of([&] {
     std::vector<Future> waiting;
     std::vector<Array> held;
@@ -153,9 +154,25 @@ double noops(const Array& small, std::int64_t tasks) {
   });
 }
 
-// With and without: the journal (--state-dir), supervisors and black boxes (--no-supervisor). The checks that release builds keep
-// (TW_CHECK) are in the programs: BENCH_UNCHECKED names the folder of a build without them (README.md), where there is one.
-// Not covered: what has no switch, which is the lineage kept by the scheduler (a record an op) and pins and versions in workers.
+// The same as a loop on one array: each submit reads block by block what the one before has made, all of them lineage but the last.
+double noop_steps(const Session& session, std::int64_t tasks) {
+  const Grid grid = *Grid::uniform({tasks / kSubmits}, {1});
+  return seconds_of([&] {
+    Array x = session.zeros({tasks / kSubmits}, {.block = {1}});
+    Future last;
+    for (int i = 0; i < kSubmits; ++i) {
+      x = map_blocks({.name = "tilewise.noop", .version = "1"}, std::vector{x}, {}, {{DType::kFloat64, grid}})
+              .front();
+      last = x.persist();
+    }
+    last.wait({.timeout = kLong});
+  });
+}
+
+// With and without: the journal (--state-dir), supervisors and black boxes (--no-supervisor), lineage (--max-lineage) and the second
+// copies that cut it (--max-recompute). The checks that release builds keep (TW_CHECK) are in the programs: BENCH_UNCHECKED names the
+// folder of a build without them (README.md), where there is one. What workers count of blocks (readers, versions) is not for recovery
+// only: it says when memory is free.
 void bench_cost(const Settings& settings, Report& report) {
   const std::int64_t tasks = settings.quick ? 100'000 : 1'000'000;
   const testing::TempFolder state;
@@ -163,43 +180,47 @@ void bench_cost(const Settings& settings, Report& report) {
     Cluster cluster;
     Session session;
     Array small;
-    std::vector<double> wall, cpu;
+    std::vector<double> wall, cpu, steps_wall, steps_cpu;
     explicit Side(const ClusterSettings& options)
         : cluster(options), session(cluster.session()), small(session.ones({1})) {
       small.persist().wait();
     }
   };
-  const ClusterSettings bare{.memory = "1GiB", .worker_args = {"--no-supervisor"}};
+  const ClusterSettings bare{.memory = "1GiB",
+                             .worker_args = {"--no-supervisor"},
+                             .scheduler_args = {"--max-lineage", "0", "--max-recompute", "0"}};
   ClusterSettings unchecked = bare, full{.memory = "1GiB"};
   full.scheduler_args = {"--state-dir", state / "kept"};
   const char* build = std::getenv("BENCH_UNCHECKED");
   if (build != nullptr) unchecked.build = build;
   Side with(full), without(unchecked);
-  std::vector<double> wall, cpu;
   for (int i = -1; i < 2 * settings.repeats; ++i) {
     for (Side* side : {&with, &without}) {
       const double before = side->cluster.cpu_seconds();
-      const double took = noops(side->small, tasks);
+      const double took = noops(side->small, tasks), between = side->cluster.cpu_seconds();
+      const double steps = noop_steps(side->session, tasks);
       if (i < 0) continue;
-      side->wall.push_back(took);
-      side->cpu.push_back(side->cluster.cpu_seconds() - before);
+      side->wall.push_back(took), side->cpu.push_back(between - before);
+      side->steps_wall.push_back(steps), side->steps_cpu.push_back(side->cluster.cpu_seconds() - between);
     }
   }
-  const std::string what = build != nullptr ? "checks, journal, black box" : "journal, black box";
+  const std::string what =
+      build != nullptr ? "checks, journal, black box, lineage" : "journal, black box, lineage";
   if (build == nullptr)
     report.note("the checks of release builds are on both sides: no BENCH_UNCHECKED (tests/bench/README.md)");
-  report.at_most({.metric = what + ": CPU, " + std::to_string(tasks) + " no-ops",
-                  .value = median(with.cpu),
-                  .unit = "s",
-                  .reference = "without",
-                  .reference_value = median(without.cpu)},
-                 1.05);
-  report.at_most({.metric = what + ": wall time",
-                  .value = median(with.wall),
-                  .unit = "s",
-                  .reference = "without",
-                  .reference_value = median(without.wall)},
-                 1.05);
+  const auto compare = [&](const char* name, const char* which, const std::vector<double>& ours,
+                           const std::vector<double>& bare_s) {
+    report.at_most({.metric = what + ": " + name + ", " + std::to_string(tasks) + " no-ops" + which,
+                    .value = median(ours),
+                    .unit = "s",
+                    .reference = "without",
+                    .reference_value = median(bare_s)},
+                   1.05);
+  };
+  compare("CPU", "", with.cpu, without.cpu);
+  compare("wall time", "", with.wall, without.wall);
+  compare("CPU", " of a loop", with.steps_cpu, without.steps_cpu);
+  compare("wall time", " of a loop", with.steps_wall, without.steps_wall);
 }
 
 // ---- the scheduler dies -------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 // Workers killed with -9 at bad moments: graphs end with the same bits as undisturbed ones.
 #include <doctest/doctest.h>
+#include <cmath>
 #include <csignal>
 #include <functional>
 #include <regex>
@@ -230,6 +231,26 @@ TEST_CASE("data larger than all memory, on disk, and made again when a worker di
   CHECK(mean(x, 0).get<double>() == means);
   CHECK(sum(x.T() * 2.0, 1).get<double>() == turned);
   CHECK(folder.files() == 0);  // the files have no names: nothing is left by who was killed
+}
+
+TEST_CASE(
+    "a scheduler that keeps no lineage: what dies with a worker is an error that says so, all else goes on") {
+  Cluster cluster({.workers = 2, .devices = 1, .scheduler_args = {"--max-lineage", "0"}});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  const auto made = [&] { return session.random.normal({300, 300}, {.seed = 3, .block = {50, 60}}); };
+  Array x = matmul(made(), made());  // what it was made from is held by nobody
+  x.persist().wait({.timeout = kPatience});
+  cluster.worker(0).signal(SIGKILL);
+  REQUIRE(eventually([&] { return session.devices().size() == 1; }));
+  try {
+    (void)x.get<double>();
+    FAIL("it was made again");
+  } catch (const ArrayError& e) {
+    CHECK(e.code() == Errc::kWorkerLost);
+  }
+  CHECK(std::isfinite(sum(matmul(made(), made())).item<double>()));
 }
 
 TEST_CASE("a task that takes its workers down fails after the third, with its story; all else goes on") {

@@ -453,6 +453,8 @@ TEST_CASE("rare branches are reached by worlds that are known for them") {
       {"failed: buffers for disk", "starving", {63}},
       {"failed: copies between neighbours", "starving", {2026112737, 2026112841, 2026112965}},
       {"lost: past cut", "files", {170, 190}},
+      {"refused: nobody had joined yet", "files", {2027000470}},
+      {"failed: not found", "starving", {2027000054}},
       {"refused: task failed", "trees", {65}},
       {"refused: task failed", "spill", {15}},
   };

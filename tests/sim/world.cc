@@ -374,6 +374,8 @@ void World::from_scheduler(scheduler::Conn to, msg::Message message) {
   if (const auto* ping = std::get_if<msg::Ping>(&message)) return answer_ping(to, *ping);
   if (to.value > 1000) {
     const int client = static_cast<int>(to.value - 1001);
+    if (const auto* reply = std::get_if<msg::SubmitReply>(&message); reply != nullptr && !staffed_)
+      clients_[static_cast<std::size_t>(client)]->requests[reply->request].early = true;
     TimeNs& until = ordered_until_[to.value + 1'000'000];
     const TimeNs late = std::max(delay({kScheduler, way_of(to).first}), until + 1 - now_);
     until = now_ + late;
@@ -389,6 +391,7 @@ void World::from_scheduler(scheduler::Conn to, msg::Message message) {
   const int index = static_cast<int>(to.value - 1);
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
   if (auto* welcome = std::get_if<msg::Welcome>(&message)) {
+    staffed_ = true;
     if (worker.core == nullptr) {
       worker.welcome = *welcome;
       at(jitter(), [this, index] { workers_[static_cast<std::size_t>(index)]->begin(knobs_, index); });

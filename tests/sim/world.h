@@ -449,6 +449,7 @@ class World {
   std::map<Way, std::int64_t> slow_ways_;
   std::map<std::pair<int, std::size_t>, std::int64_t> slow_devices_;
   std::optional<std::pair<std::uint64_t, std::int64_t>> poison_;  // what it makes: array, block
+  bool staffed_ = false;                                          // some worker has joined
   int gone_ = 0;      // workers that died or left: beside fewer others there are fewer copies
   int died_ = 0;      // of those, also of who was only declared lost
   int poisoned_ = 0;  // workers

@@ -145,7 +145,10 @@ std::string World::unexcused(const Client& client, std::uint64_t number, const m
     case Errc::kNotFound: return ended_before || knobs_.announces > 0 ? "" : "what it names was never ended";
     case Errc::kUnavailable:
       if (says(outcome, "being drained")) return happened({"drains"}) ? "" : "nobody is to leave";
-      if (says(outcome, "has joined")) return gone_ > 0 ? "" : "no worker died";
+      if (says(outcome, "has joined")) {
+        if (request.early) ++outcome_.covered["refused: nobody had joined yet"];
+        return gone_ > 0 || request.early ? "" : "no worker died";
+      }
       return "it names no cause";
     case Errc::kWorkerLost: return excused_loss(client, outcome, left);
     default: return "no fault has such an end";

@@ -78,6 +78,7 @@ struct World::Client {
     std::string why;
     std::vector<msg::Keep> keeps;
     TimeNs sent = 0;
+    bool early = false;           // it came to the scheduler before any worker did
     int living = 0, gone = 0;     // workers that there were when it was sent, and that had been
     std::uint64_t announced = 0;  // the array's number, of an announcement; and what was announced
     std::vector<ir::Box> pieces;
