@@ -82,6 +82,15 @@ void remember_graph(State& s, const GraphRecord& graph, PastGraph past) {
   s.history.graphs.emplace(graph.id, std::move(past));
 }
 
+namespace {
+
+void note_affected(GraphSummary& g, const OpRecord& op) {
+  if (g.affected.size() < kMaxAffected) g.affected.push_back(plan::describe(op.op, op.position));
+  ++g.affected_count;
+}
+
+}  // namespace
+
 void remember_end(State& s, const GraphRecord& graph) {
   const auto it = s.history.graphs.find(graph.id);
   if (it == s.history.graphs.end()) return;
@@ -99,8 +108,7 @@ void remember_end(State& s, const GraphRecord& graph) {
       const OpRecord* op = s.ops.find(id);
       if (op == nullptr || (op->failed == 0 && op->completed == op->points)) continue;
       if (op->failed > 0 && !failed_op) failed_op = op->id;
-      if (g.affected.size() < kMaxAffected) g.affected.push_back(plan::describe(op->op, op->position));
-      ++g.affected_count;
+      note_affected(g, *op);
     }
   }
   s.out->push_back(
@@ -162,6 +170,7 @@ void remember_op(State& s, const OpRecord& op) {
   if (it == s.history.graphs.end()) return;
   PastGraph& past = it->second;
   add_work(op, past.work);
+  if (past.summary.running && op.failed > 0) note_affected(past.summary, op);  // its graph ends without it
   // A running graph cannot be dropped for room: of a very large one the first that go are remembered.
   if (s.history.ops >= 2 * kMaxPastOps || past.ops.size() >= ViewLimits::kOps) {
     ++past.forgotten;

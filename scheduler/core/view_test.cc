@@ -145,6 +145,32 @@ TEST_CASE("nothing is remembered where nobody asked for it") {
   CHECK(std::holds_alternative<Error>(w.core.view(GraphRequest{id}, w.now)));
 }
 
+TEST_CASE("what a failure has reached is told also of ops that were over before their graph was") {
+  World w = watched();
+  const auto me = w.add_worker(1, 1);
+  w.join(10, w.client());
+  w.submit(10, 1,
+           {named(random(1, kGrid), "noise"), named(matmul(2, kGrid, 1, kGrid, 1), "square"),
+            named(random(3, kGrid, 8), "other")},
+           {2, 3});
+  const msg::Plan plan = w.log<msg::Plan>(1)[0];
+  REQUIRE(plan.ops.size() == 3);
+  // Those two have ended, and nobody reads them any more: they are forgotten while the third still runs.
+  const auto end = [&](const msg::PlannedOp& op, bool failed) {
+    const std::int64_t blocks = op.op.space.block_count();
+    w.receive(1, msg::Progress{0, {{op.id, me.devices[0], blocks, failed ? blocks : 0}}});
+  };
+  const msg::PlannedOp other = plan.ops[2].op.label == "other" ? plan.ops[2] : plan.ops[0];
+  for (const msg::PlannedOp& op : plan.ops)
+    if (op.id != other.id) end(op, true);
+  w.receive(10, msg::ReleaseArrays{{2}});
+  w.apply_logs();
+  end(other, false);
+  const GraphSummary g = overview(w).graphs.at(0);
+  CHECK(!g.running);
+  CHECK(g.affected_count == 2);
+}
+
 TEST_CASE("a failure names its root cause and what depended on it") {
   World w = watched();
   const auto me = w.add_worker(1, 1);
