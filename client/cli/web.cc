@@ -1,6 +1,7 @@
 #include "web.h"
 
 #include <tilewise/config/token.h>
+#include <tilewise/net/lookup.h>
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -12,9 +13,7 @@
 #include <boost/beast/http/write.hpp>
 
 #include <chrono>
-#include <future>
-#include <memory>
-#include <thread>
+#include <vector>
 
 namespace tilewise::cli {
 namespace {
@@ -56,27 +55,6 @@ template <class Start> error_code finish(asio::io_context& io, Start&& start) {
   return result;
 }
 
-// Nothing ends a look-up before the system's resolver does: one that is late is left to itself, with all it uses. (Asio's own has a
-// thread too, but waits for that at its end.) beast::error::timeout where it is late.
-asio::ip::tcp::resolver::results_type look_up(const net::Address& address, std::chrono::nanoseconds time,
-                                              error_code& ec) {
-  struct Found {
-    asio::io_context io;
-    asio::ip::tcp::resolver resolver{io};
-    asio::ip::tcp::resolver::results_type all;
-    error_code ec;
-    std::promise<void> ready;
-  };
-  const auto found = std::make_shared<Found>();
-  std::thread([found, host = address.host, port = std::to_string(address.port)] {
-    found->all = found->resolver.resolve(host, port, found->ec);
-    found->ready.set_value();
-  }).detach();
-  const bool late = found->ready.get_future().wait_for(time) != std::future_status::ready;
-  ec = late ? error_code(beast::error::timeout) : found->ec;
-  return ec ? asio::ip::tcp::resolver::results_type() : found->all;
-}
-
 }  // namespace
 
 Result<Web> Web::open(const WebOptions& options, config::Role role) {
@@ -107,17 +85,23 @@ Result<std::string> Web::ask(const std::string& method, const std::string& path,
   asio::io_context io;
   beast::tcp_stream stream(io);
   error_code ec;
-  const auto there = [&](const error_code& why) {
-    const bool late = why == beast::error::timeout;
+  const auto failed = [&](bool late, const std::string& why) {
     return error(late ? Errc::kTimeout : Errc::kUnavailable,
-                 "dashboard " + origin() + ": " + (late ? "no answer in time" : why.message()) +
+                 "dashboard " + origin() + ": " + (late ? "no answer in time" : why) +
                      " (is it on? See --dashboard-listen of the scheduler, and --dashboard here)");
   };
+  const auto there = [&](const error_code& why) {
+    return failed(why == beast::error::timeout, why.message());
+  };
   const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns_);
-  const auto found = look_up(address_, std::chrono::nanoseconds(timeout_ns_), ec);
-  if (ec) return there(ec);
+  const auto found = net::look_up(address_, timeout_ns_);
+  if (!found) return failed(found.error().code == Errc::kTimeout, found.error().message);
+  std::vector<asio::ip::tcp::endpoint> endpoints;
+  for (const net::Address& each : *found)
+    endpoints.emplace_back(asio::ip::make_address(each.host), each.port);
   stream.expires_at(until);
-  if ((ec = finish(io, [&](auto done) { stream.async_connect(found, std::move(done)); }))) return there(ec);
+  if ((ec = finish(io, [&](auto done) { stream.async_connect(endpoints, std::move(done)); })))
+    return there(ec);
   http::request<http::string_body> request(method == "POST" ? http::verb::post : http::verb::get, path, 11);
   request.set(http::field::host, origin().substr(7));
   request.set(http::field::authorization, "Bearer " + token_);

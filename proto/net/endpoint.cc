@@ -1,4 +1,5 @@
 #include <tilewise/net/endpoint.h>
+#include <tilewise/net/lookup.h>
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -28,16 +29,14 @@ namespace {
 
 constexpr TimeNs kAcceptRetryNs = 100 * kMillisecond;  // after running out of descriptors
 
-// Asio's own categories (names not found) beside errno values.
-Error asio_error(const std::string& what, error_code ec) {
-  if (ec.category() == boost::system::system_category()) return os_error(what, ec.value());
-  return error(Errc::kNotFound, what + ": " + ec.message());
-}
-
 Protocol::endpoint unix_endpoint(const Address& address) {
   bool abstract = address.kind == Address::Kind::kUnixAbstract;
   return asio::local::stream_protocol::endpoint(abstract ? std::string(1, '\0') + address.path
                                                          : address.path);
+}
+
+Protocol::endpoint tcp_endpoint(const Address& numeric) {
+  return tcp::endpoint(asio::ip::make_address(numeric.host), numeric.port);
 }
 
 // Somebody may have died without removing it. Only a socket that refuses connections is taken for left over.
@@ -97,13 +96,8 @@ Status Listener::Core::find_endpoint(Protocol::endpoint& where) const {
     where = unix_endpoint(address_);
     return {};
   }
-  error_code ec;
-  // Waits for as long as the system's resolver does (resolv.conf: some 5 s a try). A name to listen at is one of our own, it is looked up
-  // once, when the program starts, and nobody can be told of anything before.
-  tcp::resolver resolver(loop_.impl().io);
-  auto found = resolver.resolve(address_.host, std::to_string(address_.port), tcp::resolver::passive, ec);
-  if (ec) return asio_error("look up " + address_.host, ec);
-  where = found.begin()->endpoint();
+  TW_ASSIGN(const std::vector<Address> found, look_up(address_, kListenLookupNs));
+  where = tcp_endpoint(found.front());
   return {};
 }
 
@@ -118,12 +112,12 @@ Status Listener::Core::open() {
   if (!ec) ::fcntl(acceptor_.native_handle(), F_SETFD, FD_CLOEXEC);
   if (!ec && !file) acceptor_.set_option(Acceptor::reuse_address(true), ec);
   if (!ec) acceptor_.bind(where, ec);
-  if (ec) return asio_error(what, ec);
+  if (ec) return os_error(what, ec);
   owns_file_ = file;
   // Before listen(), so that nobody else's connect() ever succeeds.
   if (file && ::chmod(address_.path.c_str(), 0600) != 0) return os_error(what, errno);
   acceptor_.listen(asio::socket_base::max_listen_connections, ec);
-  if (ec) return asio_error(what, ec);
+  if (ec) return os_error(what, ec);
   if (address_.kind == Address::Kind::kTcp) {
     auto text = describe(acceptor_.local_endpoint(ec));
     TW_ASSIGN(Address actual, Address::parse(text));
@@ -144,7 +138,7 @@ void Listener::Core::accept() {
     // Out of descriptors or memory: the connection stays in the kernel's queue, and asking again at once
     // would spin.
     self->retry_ = self->loop_.after(kAcceptRetryNs, [core = self.get()] { core->accept(); });
-    self->reject(asio_error("accept", ec), "");
+    self->reject(os_error("accept", ec), "");
   });
 }
 
@@ -208,7 +202,6 @@ class ConnectAttempt::Core : public std::enable_shared_from_this<ConnectAttempt:
         options_(options),
         done_(std::move(done)),
         bare_(std::move(bare)),
-        resolver_(loop.impl().io),
         socket_(loop.impl().io),
         deadline_at_(monotonic_now() + options.deadline_ns) {}
 
@@ -226,7 +219,7 @@ class ConnectAttempt::Core : public std::enable_shared_from_this<ConnectAttempt:
   HandshakeOptions options_;
   Handshake::Done done_;
   Bare bare_;
-  tcp::resolver resolver_;
+  std::unique_ptr<Lookup> lookup_;
   Socket socket_;
   std::vector<Protocol::endpoint> endpoints_;
   std::size_t next_ = 0;
@@ -246,13 +239,13 @@ void ConnectAttempt::Core::begin() {
     loop_.defer([self = shared_from_this()] { self->try_next({}); });
     return;
   }
-  resolver_.async_resolve(address_.host, std::to_string(address_.port),
-                          [self = shared_from_this()](error_code ec, tcp::resolver::results_type found) {
-                            if (self->ended_) return;
-                            if (ec) return self->end(asio_error("look up " + self->address_.host, ec));
-                            for (const auto& entry : found) self->endpoints_.emplace_back(entry.endpoint());
-                            self->try_next({});
-                          });
+  lookup_ = std::make_unique<Lookup>(loop_, address_,
+                                     [self = shared_from_this()](Result<std::vector<Address>> found) {
+                                       if (!found) return self->end(found.error());
+                                       for (const Address& each : *found)
+                                         self->endpoints_.push_back(tcp_endpoint(each));
+                                       self->try_next({});
+                                     });
 }
 
 void ConnectAttempt::Core::try_next(Error last) {
@@ -269,7 +262,7 @@ void ConnectAttempt::Core::try_next(Error last) {
     if (failed == asio::error::not_connected)
       return self->try_next(error(Errc::kUnavailable, "connect to " + self->address_.to_string() +
                                                           ": it takes no connections, others wait"));
-    if (failed) return self->try_next(asio_error("connect to " + self->address_.to_string(), failed));
+    if (failed) return self->try_next(os_error("connect to " + self->address_.to_string(), failed));
     self->bare_ ? self->end_bare() : self->shake_hands();
   };
   if (ec) return connected(ec);
@@ -305,7 +298,7 @@ void ConnectAttempt::Core::end_bare() {
 void ConnectAttempt::Core::cancel() {
   ended_ = true;
   loop_.cancel(std::exchange(deadline_, 0));
-  resolver_.cancel();
+  lookup_.reset();
   error_code ignored;
   socket_.close(ignored);
   handshake_.reset();

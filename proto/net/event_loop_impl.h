@@ -15,6 +15,8 @@
 
 namespace tilewise::net {
 
+struct Lookups;  // lookup.cc
+
 struct EventLoop::Impl {
   explicit Impl(EventLoopOptions o) : options(o), io(1), guard(io.get_executor()) {}
 
@@ -43,6 +45,7 @@ struct EventLoop::Impl {
   std::vector<Fn> deferred, deferred_running;
   std::vector<std::shared_ptr<Poller>> pollers;  // null: removed, and to be taken out
   bool pollers_removed = false;
+  std::shared_ptr<Lookups> lookups;  // from the first name on
 
   // Shared with other threads.
   std::atomic<bool> stopping = false;

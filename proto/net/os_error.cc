@@ -43,6 +43,11 @@ Error os_error(std::string_view what, int err) {
   return error(code_of(err), std::string(what) + ": " + std::generic_category().message(err));
 }
 
+Error os_error(std::string_view what, const boost::system::error_code& ec) {
+  if (ec.category() == boost::system::system_category()) return os_error(what, ec.value());
+  return error(Errc::kNotFound, std::string(what) + ": " + ec.message());
+}
+
 void UniqueFd::reset(int fd) {
   if (fd_ >= 0) ::close(fd_);
   fd_ = fd;

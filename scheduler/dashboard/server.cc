@@ -1,5 +1,7 @@
 #include "server.h"
 
+#include <tilewise/net/lookup.h>
+
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/ip/v6_only.hpp>
@@ -25,20 +27,17 @@ tcp::acceptor listen_at(asio::io_context& io, const tcp::endpoint& endpoint, err
 // On every address that the name stands for, all with one port: "localhost" is ::1 and 127.0.0.1, and browsers try both.
 // Those of a kind that this host does not have are left out.
 Result<std::vector<tcp::acceptor>> listen_on(asio::io_context& io, const net::Address& address) {
-  const auto failed = [&](const error_code& ec) {
-    return error(Errc::kIo, "dashboard: listen on " + address.to_string() + ": " + ec.message());
-  };
+  const std::string what = "dashboard: listen on " + address.to_string() + ": ";
+  const auto failed = [&](const error_code& ec) { return error(Errc::kIo, what + ec.message()); };
   if (address.kind != net::Address::Kind::kTcp)
     return error(Errc::kInvalidArgument, "dashboard: " + address.to_string() + " is no TCP address");
   error_code ec;
-  // Waits for as long as the system's resolver does: at the start of the program, for a name of our own (as in net/endpoint.cc).
-  tcp::resolver resolver(io);
-  const auto found = resolver.resolve(address.host, std::to_string(address.port), tcp::resolver::passive, ec);
-  if (ec || found.empty()) return failed(ec);
+  const auto found = net::look_up(address, net::kListenLookupNs);
+  if (!found) return error(found.error().code, what + found.error().message);
   std::vector<tcp::acceptor> acceptors;
   error_code last;
-  for (const auto& entry : found) {
-    tcp::endpoint endpoint = entry.endpoint();
+  for (const net::Address& each : *found) {
+    tcp::endpoint endpoint(asio::ip::make_address(each.host), each.port);
     if (!acceptors.empty()) endpoint.port(acceptors[0].local_endpoint().port());
     tcp::acceptor acceptor = listen_at(io, endpoint, ec);
     const bool not_here =

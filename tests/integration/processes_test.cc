@@ -73,14 +73,60 @@ TEST_CASE("bad options are one line and exit code 2") {
 }
 
 #ifdef TILEWISE_SILENT_RESOLVER
-TEST_CASE("a dashboard whose name is never looked up is waited for as long as was said") {
+// All at once: what listens, and a session, have 10 s.
+TEST_CASE("nobody waits for a name that is never looked up for longer than was said") {
   const TempFolder folder;
-  const std::string token = folder / "token";
+  const std::string token = folder / "token", name = "somewhere.invalid:7420", ready = folder / "ready";
   REQUIRE(net::Token::create(token).has_value());
-  refused(run({tool_program(), "arrays", "--dashboard", "somewhere.invalid:7421", "--token-file", token,
-               "--timeout", "1"},
-              {{"LD_PRELOAD", TILEWISE_SILENT_RESOLVER}}),
-          1, "no answer in time");
+  const Environment silent{{"LD_PRELOAD", TILEWISE_SILENT_RESOLVER}, {"TILEWISE_TOKEN_FILE", token}};
+  std::vector<std::unique_ptr<Process>> all;
+  const auto start = [&](std::vector<std::string> command) {
+    const Environment where{{"TILEWISE_SCHEDULER", name}};
+    Environment environment = silent;
+    if (command[0] == client_program()) environment.insert(where.begin(), where.end());
+    return all.emplace_back(std::make_unique<Process>(command.back(), command, environment)).get();
+  };
+  const auto ends = [](Process* process, const std::string& why) {
+    CAPTURE(why);
+    CHECK(process->wait() == 1);
+    const std::string words = process->output() + process->errors();
+    CHECK_MESSAGE(has(words, why), words);
+    CHECK_MESSAGE(has(words, "in time"), words);
+  };
+  Process* dashboard = start(
+      {scheduler_program(), "--listen", "127.0.0.1:0", "--address-file", ready, "--dashboard-listen", name});
+  Process* scheduler = start({scheduler_program(), "--dashboard-listen", "off", "--listen", name});
+  Process* peers = start({worker_program(), "--scheduler", "127.0.0.1:1", "--memory", "64MiB", "--advertise",
+                          "127.0.0.1:0", "--listen", name});
+  Process* worker =
+      start({worker_program(), "--memory", "64MiB", "--connect-timeout", "1", "--scheduler", name});
+  Process* session = start({client_program(), "compute"});
+  std::vector<Process*> tool;
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{{"status"},
+                                                                                     {"devices"},
+                                                                                     {"explain", "1"},
+                                                                                     {"trace", "-"},
+                                                                                     {"drain", "w0"},
+                                                                                     {"shutdown"},
+                                                                                     {"account", "1"},
+                                                                                     {"top", "--once"},
+                                                                                     {"arrays"},
+                                                                                     {"links"},
+                                                                                     {"graph"},
+                                                                                     {"dashboard"}}) {
+    std::vector<std::string> command{tool_program(), "--scheduler", name, "--timeout", "1"};
+    command.insert(command.end(), words.begin(), words.end());
+    tool.push_back(start(command));
+  }
+  for (Process* each : tool) ends(each, "somewhere.invalid");
+  ends(worker, "scheduler tcp://" + name);
+  ends(session, "scheduler tcp://" + name);
+  ends(scheduler, "look up somewhere.invalid");
+  ends(peers, "look up somewhere.invalid");
+  CHECK(eventually([&] { return std::filesystem::exists(ready); }));
+  CHECK_MESSAGE(has(dashboard->errors(), "look up somewhere.invalid"), dashboard->errors());
+  dashboard->signal(SIGTERM);
+  CHECK(dashboard->wait() == 0);
 }
 #endif
 

@@ -168,6 +168,7 @@ Daemon::~Daemon() {
 
 void Daemon::connect() {
   net::HandshakeOptions handshake{.token = options_.token, .silence_ns = options_.silence_ns};
+  handshake.deadline_ns = std::min(handshake.deadline_ns, std::max(give_up_at_ - monotonic_now(), kRetryNs));
   attempt_ = net::connect(loop_, options_.scheduler, handshake,
                           [this](Result<std::unique_ptr<net::Link>> link) { on_connected(std::move(link)); });
 }
