@@ -114,7 +114,7 @@ int usage() {
                "SECONDS]\n"
                "             [--only workers|scheduler|clients|stops|partitions|leavers] [--large yes] "
                "[--each yes]\n"
-               "             [--hosts yes | --ways hosts|proxies] [--silence SECONDS] [--graphs KIND]\n";
+               "             [--ways hosts|proxies|none] [--silence SECONDS] [--graphs KIND]\n";
   return 2;
 }
 
@@ -132,7 +132,7 @@ bool take(Settings& s, const std::string& option, const std::string& value) {
   else if (option == "--mean")
     s.mean_s = number();
   else if (option == "--life")
-    s.life_s = number();
+    s.life_s = number(), s.partitions = false;
   else if (option == "--silence")
     s.silence_s = number();
   else if (option == "--graphs")
@@ -141,16 +141,14 @@ bool take(Settings& s, const std::string& option, const std::string& value) {
     s.workers_too = value == "workers", s.scheduler_too = value == "scheduler",
     s.clients_too = value == "clients", s.stops = value == "stops", s.partitions = value == "partitions",
     s.leavers = value == "leavers";
-  else if (option == "--ways" && (value == "hosts" || value == "proxies"))
-    s.partitions = true, s.ways = value;
+  else if (option == "--ways" && (value == "hosts" || value == "proxies" || value == "none"))
+    s.partitions = value != "none", s.ways = value;
   else if (value != "yes")
     return false;
   else if (option == "--large")
     s.large = true;
-  else if (option == "--hosts")
-    s.partitions = true;
   else if (option == "--each")
-    s.partitions = s.each = true;
+    s.each = true;
   else
     return false;
   return true;
@@ -164,7 +162,8 @@ int main(int argc, char** argv) {
     if (i + 1 >= argc || !take(settings, argv[i], argv[i + 1])) return usage();
   }
   if (settings.workers < 1 || settings.workers > 64 || !(settings.run_s > 0) || !(settings.mean_s > 0) ||
-      !(settings.life_s >= 0) || !(settings.silence_s >= 2 && settings.silence_s <= 20))
+      !(settings.life_s >= 0) || (settings.each && !settings.partitions) ||
+      !(settings.silence_s >= 2 && settings.silence_s <= 20))
     return usage();
   try {
     std::string why;

@@ -73,11 +73,10 @@ void on_abort(int) {
 
 // Of all families, for the case that demands that every count is demanded.
 struct Seen {
-  std::set<std::string_view> families;
-  std::set<std::string> demanded, counted;
+  std::set<std::string_view> families, demanded;
 } seen;
 
-void run_worlds(std::string_view name, const std::vector<const char*>& reached, std::uint64_t seeds = 100) {
+void run_worlds(std::string_view name, const std::vector<sim::Counted>& reached, std::uint64_t seeds = 100) {
   const sim::Family& family = sim::kFamilies[sim::place_of(name)];
   const std::string seed_variable = family.variable;
   const std::uint64_t only = from_env(seed_variable.c_str(), 0);
@@ -86,7 +85,7 @@ void run_worlds(std::string_view name, const std::vector<const char*>& reached, 
   const auto wanted =
       static_cast<std::int64_t>(only != 0 ? 0 : from_env("TILEWISE_SIM_EVENTS", 0) / sim::kFamilyCount);
   const char* changes = std::getenv("TILEWISE_SIM_WITH");
-  std::map<std::string, std::int64_t> covered;
+  sim::Counts covered;
   std::int64_t events = 0, checked = 0, patience = 0;
   for (std::uint64_t seed = first; wanted > 0 ? events < wanted : seed < first + count; ++seed) {
     std::string wrong;
@@ -120,22 +119,23 @@ void run_worlds(std::string_view name, const std::vector<const char*>& reached, 
     }
     checked += outcome.blocks_checked;
     patience = std::max(patience, outcome.patience_used);
-    for (const auto& [what, times] : outcome.covered) covered[what] += times;
+    covered += outcome.covered;
     covered["requests done"] += outcome.requests_done;
     covered["requests failed"] += outcome.requests_failed;
     covered["requests refused"] += outcome.requests_refused;
   }
   seen.families.insert(family.name);
-  seen.demanded.insert(reached.begin(), reached.end());
-  for (const auto& [what, times] : covered) seen.counted.insert(what);
+  for (const sim::Counted what : reached) seen.demanded.insert(what.name());
   std::cout << events << " events, " << checked << " blocks compared with the oracle\n";
   if (patience > 0) std::cout << "  at most " << patience << " % of the time to end was used\n";
-  for (const auto& [what, times] : covered) std::cout << "  " << what << ": " << times << "\n";
+  for (std::size_t i = 0; i < sim::kCounted.size(); ++i) {
+    const std::int64_t times = covered.of(sim::Counted::at(i));
+    if (times > 0) std::cout << "  " << sim::kCounted[i] << ": " << times << "\n";
+  }
   // A simulator that reaches nothing proves nothing; fewer seeds, or others, may miss some.
   if (only == 0 && count >= seeds && (first == 1 || wanted > 0)) {
-    for (const char* what : reached) {
-      CHECK_MESSAGE(covered[what] > 0, std::string(what) << " never happened");
-    }
+    for (const sim::Counted what : reached)
+      CHECK_MESSAGE(covered.of(what) > 0, what.name() << " never happened");
   }
 }
 
@@ -166,6 +166,9 @@ FAMILY_CASE("random", "random worlds keep every invariant, and repeat themselves
                         "failed: cancelled",
                         "duplicates between peers",
                         "duplicates to the scheduler",
+                        "messages out of order between peers",
+                        "messages out of order to the scheduler",
+                        "log entries out of order",
                         "stale messages",
                         "transfers",
                         "uploads",
@@ -363,10 +366,11 @@ FAMILY_CASE("acts", "everything breaks, some of it heals, and what is left gets 
 }
 
 FAMILY_CASE("starving", "memory of some kind cannot be had, and graphs end well or say so") {
-  run_worlds("starving", {"errors that name the op", "requests for memory that failed",
-                          "errors that name the op, the point and what failed", "failed: slabs",
-                          "failed: places on disk", "failed: copies to and from pinned memory",
-                          "failed: scratch of steps", "failed: staging of transfers", "requests done"});
+  run_worlds("starving",
+             {"errors that name the op", "requests for memory that failed",
+              "errors that name the op, the point and what failed", "no memory for slabs",
+              "no memory for places on disk", "no memory for copies to and from pinned memory",
+              "no memory for scratch of steps", "no memory for staging of transfers", "requests done"});
 }
 
 FAMILY_CASE("large", "dozens of workers") { run_worlds("large", {"killed workers", "requests done"}, 6); }
@@ -444,37 +448,47 @@ FAMILY_CASE("minimum",
 // Too rare for the default seeds: worlds that are known to show it.
 TEST_CASE("rare branches are reached by worlds that are known for them") {
   struct Rare {
-    const char* what;
+    sim::Counted what;
     std::string_view family;
     std::vector<std::uint64_t> seeds;
+    const char* changes = "";  // of their knobs
   };
   const std::vector<Rare> all = {
+      {"blocks that failed on their way", "spill", {276}, "clients=3 disk_fails=0.4"},
       {"guests dismissed", "pinned", {810, 819, 875, 876}},
-      {"failed: buffers for disk", "starving", {63}},
-      {"failed: copies between neighbours", "starving", {2026112737, 2026112841, 2026112965}},
+      {"no memory for buffers for disk", "starving", {63}},
+      {"no memory for copies between neighbours", "starving", {2026112737, 2026112841, 2026112965}},
       {"lost: past cut", "files", {170, 190}},
       {"refused: nobody had joined yet", "files", {2027000470}},
       {"failed: not found", "starving", {2027000054}},
       {"refused: task failed", "trees", {65}},
       {"refused: task failed", "spill", {15}},
   };
-  for (const auto& [what, family, seeds] : all) {
+  for (const auto& [what, family, seeds, changes] : all) {
     std::int64_t times = 0;
     for (const std::uint64_t seed : seeds) {
       CAPTURE(seed);
-      const sim::Outcome outcome = sim::World(sim::kFamilies[sim::place_of(family)].knobs(seed)).run();
+      std::string wrong;
+      const sim::Knobs knobs = sim::with(sim::kFamilies[sim::place_of(family)].knobs(seed), changes, wrong);
+      REQUIRE(wrong.empty());
+      const sim::Outcome outcome = sim::World(knobs).run();
       CHECK_MESSAGE(outcome.violation.empty(), outcome.violation);
-      const auto found = outcome.covered.find(what);
-      times += found == outcome.covered.end() ? 0 : found->second;
+      times += outcome.covered.of(what);
     }
-    CHECK_MESSAGE(times > 0, std::string(what) << " never happened in worlds of the family " << family);
-    seen.demanded.insert(what);
+    CHECK_MESSAGE(times > 0, what.name() << " never happened in worlds of the family " << family);
+    seen.demanded.insert(what.name());
   }
 }
 
-TEST_CASE("whatever is counted is demanded") {
+// What nobody has seen yet, and nobody has shown to be impossible either (docs/gaps.md). Who finds a seed demands it and takes it off.
+constexpr sim::Counted kNotSeen[] = {"clients that found themselves fenced",
+                                     "wrong reads of who was declared lost"};
+
+TEST_CASE("whatever may be counted is demanded") {
+  for (const sim::Counted what : kNotSeen)
+    CHECK_MESSAGE(seen.demanded.insert(what.name()).second, "demanded after all: " << what.name());
   if (seen.families.size() < sim::kFamilyCount) return;  // some cases were left out
-  for (const std::string& what : seen.counted)
+  for (const std::string_view what : sim::kCounted)
     CHECK_MESSAGE(seen.demanded.contains(what), "nobody demands that there be any: " << what);
 }
 
@@ -500,7 +514,7 @@ TimeNs took(std::uint64_t seed, int workers, int slower, int late, bool moves) {
   const sim::Outcome outcome = sim::World(k).run();
   CHECK_MESSAGE(outcome.violation.empty(), outcome.violation);
   CHECK(outcome.requests_done == 1);
-  CHECK((outcome.covered.at("points given away") > 0) == moves);
+  CHECK((outcome.covered.of("points given away") > 0) == moves);
   return outcome.last_done_ns;
 }
 }  // namespace
@@ -530,7 +544,7 @@ TEST_CASE("a world without much memory ends well or says so, whichever request f
       const sim::Outcome outcome = sim::World(k).run();
       CHECK_MESSAGE(outcome.violation.empty(),
                     "seed " << seed << ", request " << at << ": " << outcome.violation);
-      CHECK(outcome.covered.at("requests for memory that failed") == 1);
+      CHECK(outcome.covered.of("requests for memory that failed") == 1);
     }
   }
 }

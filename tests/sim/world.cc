@@ -310,9 +310,18 @@ void World::to_scheduler(scheduler::Conn from, msg::Message message, bool ordere
     });
     ++outcome_.covered["duplicates to the scheduler"];
   }
-  at(late, [this, from, message = std::move(message)] {
-    arrive(way_of(from), [this, from, message] { reach_scheduler(from, message); });
+  Order& order = to_scheduler_[from.value];
+  at(late, [this, from, &order, number = ++order.sent, message = std::move(message)] {
+    arrive(way_of(from), [this, from, &order, number, message] {
+      note_order(order, number, "messages out of order to the scheduler");
+      reach_scheduler(from, message);
+    });
   });
+}
+
+void World::note_order(Order& order, std::uint64_t number, Counted late) {
+  if (number < order.latest) ++outcome_.covered[late];
+  order.latest = std::max(order.latest, number);
 }
 
 World::Way World::way_of(scheduler::Conn conn) const {
@@ -429,11 +438,15 @@ void World::from_scheduler(scheduler::Conn to, msg::Message message) {
   std::uint64_t number = log->first;
   for (const msg::LogEntry& entry : log->entries) {
     msg::Log piece{log->term, number++, {entry}};
-    const auto send = [this, to, deliver, piece = std::move(piece)] {
-      arrive({kScheduler, way_of(to).first}, [deliver, piece] { deliver(piece, deliver); });
+    const auto send = [this, to, deliver, piece = std::move(piece)](Order* order, std::uint64_t place) {
+      arrive({kScheduler, way_of(to).first}, [this, deliver, piece, order, place] {
+        if (order != nullptr) note_order(*order, place, "log entries out of order");
+        deliver(piece, deliver);
+      });
     };
-    if (prng_.chance(knobs_.duplicate)) at(jitter(), send);
-    at(delay({kScheduler, way_of(to).first}), send);
+    if (prng_.chance(knobs_.duplicate)) at(jitter(), [send] { send(nullptr, 0); });
+    Order& order = logs_[to.value];
+    at(delay({kScheduler, way_of(to).first}), [send, &order, place = ++order.sent] { send(&order, place); });
   }
 }
 

@@ -2,6 +2,7 @@
 // delayed, reordered and duplicated. Blocks are 64-bit values; an oracle that knows only the plan says what each must
 // be, and every read of every step is compared with it, at its start and at its end.
 #pragma once
+#include "counted.h"
 #include "minimum.h"
 #include "oracle.h"
 
@@ -166,11 +167,11 @@ struct Knobs {
 struct Outcome {
   std::uint64_t digest = 0;
   std::int64_t events = 0, blocks_checked = 0, requests_done = 0, requests_failed = 0, requests_refused = 0;
-  std::map<std::string, std::int64_t> covered;  // what happened how often
-  std::int64_t allocations = 0;                 // requests for memory that might have failed
-  std::int64_t patience_used = 0;               // of the time that demanded requests had, at most; per cent
-  TimeNs last_done_ns = 0;                      // when the last request was
-  std::string violation;                        // empty: none
+  Counts covered;                  // what happened how often
+  std::int64_t allocations = 0;    // requests for memory that might have failed
+  std::int64_t patience_used = 0;  // of the time that demanded requests had, at most; per cent
+  TimeNs last_done_ns = 0;         // when the last request was
+  std::string violation;           // empty: none
 };
 
 class World {
@@ -197,6 +198,11 @@ class World {
   void to_scheduler(scheduler::Conn from, msg::Message message, bool ordered);
   void reach_scheduler(scheduler::Conn from, const msg::Message& message);
   void step_scheduler(std::vector<scheduler::Event> events);
+  // Of messages on a way, in the order in which they were sent: those that others overtook are counted. Duplicates are not asked.
+  struct Order {
+    std::uint64_t sent = 0, latest = 0;
+  };
+  void note_order(Order& order, std::uint64_t number, Counted late);
   void trace(WorkerId from, WorkerId to, const msg::PeerBatch& batch) const;
   void trace(int worker, const worker::TierIo& io) const;
   void trace(scheduler::Conn conn, const char* way, const msg::Message& message) const;
@@ -237,7 +243,7 @@ class World {
   // errors
   std::string unexcused(const Client& client, std::uint64_t request, const msg::Outcome& outcome);
   std::string excused_loss(const Client& client, const msg::Outcome& outcome, bool left);
-  bool happened(std::initializer_list<const char*> faults) const;
+  bool happened(std::initializer_list<Counted> faults) const;
   bool step_failed(const Client& client) const;
   void inject(const std::string& text, std::uint64_t array, std::int64_t block);
   struct Task {
@@ -339,7 +345,7 @@ class World {
   void check_probes();
   void check_classes(const scheduler::LinkList& seen);
   void run_streams(int index);
-  bool no_room(const char* kind);
+  bool no_room(Counted kind);
   void begin_io(int index, const worker::TierIo& io);
   void begin_neighbour_io(int index, const worker::TierIo& io);
   void end_io(int index, const worker::TierIo& io);
@@ -414,6 +420,8 @@ class World {
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::map<std::uint32_t, TimeNs> ordered_until_;  // FIFO links: nothing overtakes
+  std::map<Way, Order> between_peers_;
+  std::map<std::uint32_t, Order> to_scheduler_, logs_;  // by link
   Oracle oracle_;
   Minimum minimum_;
   std::map<std::pair<int, std::string>, Folder> folders_;  // by host and path

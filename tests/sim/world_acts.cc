@@ -39,7 +39,7 @@ void World::break_everything() {
   ++outcome_.covered["everything broke"];
   std::vector<std::uint64_t> ends{kScheduler};
   std::set<std::uint64_t> stopped;
-  const auto stops = [&](std::uint64_t process, const char* what) {
+  const auto stops = [&](std::uint64_t process, Counted what) {
     if (!stopped_.contains(process)) stop(process), stopped.insert(process), ++outcome_.covered[what];
   };
   int killed = 0;

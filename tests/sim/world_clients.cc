@@ -289,7 +289,7 @@ void World::client_message(int index, msg::Message message) {
       if (!wrong.empty())
         return violate("a request was refused without cause (" + std::string(name_of(reply->outcome.code)) +
                        ", " + wrong + "): " + reply->outcome.message);
-      ++outcome_.covered["refused: " + std::string(name_of(reply->outcome.code))];
+      ++outcome_.covered[Counted::named("refused: " + std::string(name_of(reply->outcome.code)))];
       at(jitter(), [this, index] { client_next(index); });
       return;
     }
@@ -331,7 +331,7 @@ void World::client_ended(int index, const msg::GraphDone& done) {
     outcome_.patience_used = std::max(outcome_.patience_used, (now_ - since->second) * 100 / patience());
   if (!request.failed) check_copies(client, done.request);
   if (request.failed) {
-    ++outcome_.covered["failed: " + std::string(name_of(done.outcome.code))];
+    ++outcome_.covered[Counted::named("failed: " + std::string(name_of(done.outcome.code)))];
     if (request.announced != 0) ++outcome_.covered["gathered arrays failed"];
     const std::string wrong = unexcused(client, done.request, done.outcome);
     if (!wrong.empty())
@@ -504,7 +504,7 @@ void World::client_borrows(int index, const msg::Offer& offer) {
     if (!reads_right(borrower, offer)) return violate("a block changed while a client had it on loan");
     if (borrower.dead) return;
     const bool orphan = borrower.lost.contains(borrower.owner_of.at(offer.from.value));
-    ++outcome_.covered[orphan ? "loans that outlived their worker" : "loans given back"];
+    ++outcome_.covered[orphan ? Counted("loans that outlived their worker") : Counted("loans given back")];
     borrower.lent.erase({offer.block, offer.op.value, offer.from});
     client_took(index, offer);
   });

@@ -13,11 +13,9 @@ bool says(const msg::Outcome& outcome, const std::string& what) {
 
 }  // namespace
 
-bool World::happened(std::initializer_list<const char*> faults) const {
-  return std::any_of(faults.begin(), faults.end(), [&](const char* fault) {
-    const auto found = outcome_.covered.find(fault);
-    return found != outcome_.covered.end() && found->second > 0;
-  });
+bool World::happened(std::initializer_list<Counted> faults) const {
+  return std::any_of(faults.begin(), faults.end(),
+                     [&](Counted fault) { return outcome_.covered.of(fault) > 0; });
 }
 
 // Some step of a request of this client has failed; arrays that several have made are everybody's.
@@ -63,8 +61,8 @@ std::string World::names_other_fault(const Client& client, const msg::Outcome& o
   if (outcome.message.find("planned op") == std::string::npos) return "";
   const std::vector<Task> tasks = named_tasks(client, outcome.message);
   if (tasks.empty()) return "it names an op that is not there";
-  ++outcome_
-        .covered[named ? "errors that name the op, the point and what failed" : "errors that name the op"];
+  ++outcome_.covered[named ? Counted("errors that name the op, the point and what failed")
+                           : Counted("errors that name the op")];
   for (const auto& [op, point] : tasks) {
     for (const auto& [array, block] : blocks) {
       if (point >= 0 && oracle_.depends(op, point, array, block)) return "";
@@ -162,11 +160,14 @@ std::string World::excused_loss(const Client& client, const msg::Outcome& outcom
   if (asked_for) ++outcome_.covered["refused: a device that was asked for is gone"];
   if (asked_for) return gone_ > 0 || happened({"drains"}) ? "" : "nobody has left";
   if (died_ == 0) return "no worker died";
-  static constexpr std::pair<const char*, const char*> kCauses[] = {
-      {"uploaded by the client", "lost: uploaded"},
-      {"its past was cut", "lost: past cut"},
-      {"no other one came in time", "lost: nobody left"},
-      {"no device of its numeric class is left", "lost: no such device left"}};
+  struct Cause {
+    const char* text;
+    Counted name;
+  };
+  // All workers of a world have the same devices, so that who is left can always make it, or nobody is.
+  static constexpr Cause kCauses[] = {{"uploaded by the client", "lost: uploaded"},
+                                      {"its past was cut", "lost: past cut"},
+                                      {"no other one came in time", "lost: nobody left"}};
   for (const auto& [text, name] : kCauses) {
     if (!says(outcome, text)) continue;
     ++outcome_.covered[name];

@@ -9,9 +9,9 @@ namespace {
 
 namespace names = ir::checkpoint;
 
-constexpr const char* kWhatFailed[] = {
-    "failed looks at the folder", "checkpoints that could not be made", "failed writes to checkpoints",
-    "checkpoints that did not become durable", "failed reads from checkpoints"};
+constexpr Counted kWhatFailed[] = {"failed looks at the folder", "checkpoints that could not be made",
+                                   "failed writes to checkpoints", "checkpoints that did not become durable",
+                                   "failed reads from checkpoints"};
 
 const ir::CallAttrs* checkpoint_call(const worker::Launch& launch) {
   if (launch.op->op.kind != ir::OpKind::kCall) return nullptr;
@@ -195,9 +195,9 @@ void World::note_death_on_file(const Worker& worker) {
     for (const Worker::Stream& stream : device) {
       const ir::CallAttrs* call = stream.busy ? checkpoint_call(stream.queue.front()) : nullptr;
       if (call == nullptr) continue;
-      ++outcome_.covered[call->kernel == names::kTend      ? "killed while it looked at the folder"
-                         : call->kernel == names::kRestore ? "killed while it read a checkpoint"
-                                                           : "killed while it wrote a checkpoint"];
+      ++outcome_.covered[call->kernel == names::kTend      ? Counted("killed while it looked at the folder")
+                         : call->kernel == names::kRestore ? Counted("killed while it read a checkpoint")
+                                                           : Counted("killed while it wrote a checkpoint")];
     }
   }
 }

@@ -26,7 +26,8 @@ void World::break_some() {
 }
 
 void World::break_link(scheduler::Conn conn, TimeNs span) {
-  ++outcome_.covered[conn.value > 1000 ? "broken links of clients" : "broken links of workers"];
+  ++outcome_
+        .covered[conn.value > 1000 ? Counted("broken links of clients") : Counted("broken links of workers")];
   broken_[conn];
   step_scheduler({scheduler::Broken{conn}});
   at(span, [this, conn] {

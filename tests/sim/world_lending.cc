@@ -40,7 +40,7 @@ void World::open_slabs(int reader, WorkerId peer) {
 }
 
 void World::slab_added(int index, const worker::AddSlab& slab) {
-  const bool ok = !prng_.chance(knobs_.slab_fails) && !no_room("slabs");
+  const bool ok = !prng_.chance(knobs_.slab_fails) && !no_room("no memory for slabs");
   if (!ok) ++outcome_.covered["failed allocations"];
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
   if (!worker.alive) return;

@@ -58,9 +58,9 @@ void World::pause_some() {
   const std::size_t which = prng_.below(processes.size());
   const std::uint64_t process = processes[which];
   if (stopped_.contains(process)) return;
-  ++outcome_.covered[which == 0        ? "stopped schedulers"
-                     : which < workers ? "stopped workers"
-                                       : "stopped clients"];
+  ++outcome_.covered[which == 0        ? Counted("stopped schedulers")
+                     : which < workers ? Counted("stopped workers")
+                                       : Counted("stopped clients")];
   stop(process);
   const TimeNs noticed = std::max({knobs_.hush_ns, knobs_.lease_ns, knobs_.max_delay_ns});
   at(prng_.between(1, prng_.chance(0.5) ? noticed / 2 : 3 * noticed), [this, process] { go_on(process); });
@@ -90,7 +90,8 @@ void World::answer_ping(scheduler::Conn conn, const msg::Ping& ping) {
 void World::closed_by_scheduler(scheduler::Conn conn) {
   if (!knobs_.may_be_lost() || conn.value >= kSupervisors || !lives(conn)) return;
   const bool client = conn.value > 1000;
-  ++outcome_.covered[client ? "living clients declared lost" : "living workers declared lost"];
+  ++outcome_
+        .covered[client ? Counted("living clients declared lost") : Counted("living workers declared lost")];
   if (client) {
     clients_[conn.value - 1001]->declared_lost = true;
   } else {
@@ -144,7 +145,7 @@ void World::lose_one_way() {
     if (end == kScheduler) return "the scheduler";
     return std::find(workers.begin(), workers.end(), end) != workers.end() ? "a worker" : "a client";
   };
-  ++outcome_.covered[std::string("one-way loss from ") + kind(from) + " to " + kind(to)];
+  ++outcome_.covered[Counted::named(std::string("one-way loss from ") + kind(from) + " to " + kind(to))];
   at(knobs_.hush_ns + jitter(), [this, way = Way{from, to}] { end_of_way(way); });
 }
 

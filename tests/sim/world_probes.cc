@@ -22,7 +22,7 @@ void World::ask_for_probe(int index, const msg::LinkProbe& probe) {
 }
 
 void World::note_probed(const msg::LinkProbed& told) {
-  static constexpr const char* kEnds[] = {"links measured", "measurements given up", "measurements failed"};
+  static constexpr Counted kEnds[] = {"links measured", "measurements given up", "measurements failed"};
   ++outcome_.covered[kEnds[static_cast<std::size_t>(told.end)]];
 }
 

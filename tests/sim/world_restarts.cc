@@ -48,7 +48,7 @@ void World::maybe_checkpoint() {
 // Branches that only the core sees. Those of one that died are counted before it is replaced.
 void World::note_counts() {
   const scheduler::Counters now = scheduler_->counters(), before = std::exchange(counted_, now);
-  auto& covered = outcome_.covered;
+  Counts& covered = outcome_.covered;
   covered["declared lost for silence"] += now.silent - before.silent;
   covered["declared lost after a lease"] += now.overdue - before.overdue;
   covered["silence while the scheduler did not listen"] += now.deaf - before.deaf;

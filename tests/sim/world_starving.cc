@@ -14,14 +14,14 @@ Knobs Knobs::starving(std::uint64_t seed) {
   return k;
 }
 
-bool World::no_room(const char* kind) {
+bool World::no_room(Counted kind) {
   ++outcome_.allocations;
   const bool fails =
       knobs_.alloc_fails_at != 0 && (knobs_.alloc_lasts ? outcome_.allocations >= knobs_.alloc_fails_at
                                                         : outcome_.allocations == knobs_.alloc_fails_at);
   if (!fails) return false;
   ++outcome_.covered["requests for memory that failed"];
-  ++outcome_.covered[std::string("failed: ") + kind];
+  ++outcome_.covered[kind];
   return true;
 }
 

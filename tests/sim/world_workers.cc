@@ -222,7 +222,8 @@ void World::send_bytes(int index, const worker::Transmit& transmit) {
   if (workers_[static_cast<std::size_t>(index)]->lost.contains(transmit.to)) return;
   const Cell* source = cell_at(transmit.from);
   if (transmit.below >= 0) {
-    ++outcome_.covered[transmit.tier == worker::Tier::kDisk ? "sent from disk" : "sent from pinned memory"];
+    ++outcome_.covered[transmit.tier == worker::Tier::kDisk ? Counted("sent from disk")
+                                                            : Counted("sent from pinned memory")];
     const auto& below = workers_[static_cast<std::size_t>(index)]->in(transmit.tier);
     const auto found = below.find(transmit.below);
     source = found == below.end() ? nullptr : &found->second;
@@ -237,7 +238,7 @@ void World::send_bytes(int index, const worker::Transmit& transmit) {
     if (armed == to.armed.end()) return;  // a repeat
     const worker::Receive receive = armed->second;
     to.armed.erase(armed);
-    if (no_room("staging of transfers")) {
+    if (no_room("no memory for staging of transfers")) {
       inject("transfer of block " + std::to_string(value.block) + " of array " + std::to_string(value.array) +
                  ": injected",
              value.array, value.block);
@@ -289,8 +290,12 @@ void World::peer_send(WorkerId from, WorkerId to, msg::PeerBatch batch) {
       arrive(way, [this, from, to, batch] { deliver_peer(from, to, batch); });
     });
   }
-  at(delay(way), [this, way, from, to, batch = std::move(batch)] {
-    arrive(way, [this, from, to, batch] { deliver_peer(from, to, batch); });
+  Order& order = between_peers_[way];
+  at(delay(way), [this, way, from, to, &order, number = ++order.sent, batch = std::move(batch)] {
+    arrive(way, [this, from, to, &order, number, batch] {
+      note_order(order, number, "messages out of order between peers");
+      deliver_peer(from, to, batch);
+    });
   });
 }
 
@@ -355,17 +360,20 @@ void World::end_io(int index, const worker::TierIo& io) {
   const bool disk = io.tier == worker::Tier::kDisk;
   worker::IoDone done{io.io, {Errc::kOk, {}}};
   if (prng_.chance(knobs_.disk_fails)) {
-    ++outcome_.covered[std::string(io.write ? "failed writes to " : "failed reads from ") +
-                       (disk ? "disk" : "pinned memory")];
+    ++outcome_
+          .covered[disk ? (io.write ? Counted("failed writes to disk") : Counted("failed reads from disk"))
+                        : (io.write ? Counted("failed writes to pinned memory")
+                                    : Counted("failed reads from pinned memory"))];
     done.failed = {disk ? Errc::kIo : Errc::kDeviceError, "injected"};
   } else if (disk && io.write && prng_.chance(knobs_.disk_full)) {
     ++outcome_.covered["disk full"];
     done.failed = {Errc::kDiskFull, "injected"};
   }
-  if (done.failed.code == Errc::kOk && disk && io.write && no_room("places on disk"))
+  if (done.failed.code == Errc::kOk && disk && io.write && no_room("no memory for places on disk"))
     done.failed = {Errc::kDiskFull, "injected"};
   if (done.failed.code == Errc::kOk &&
-      no_room(disk ? "buffers for disk" : "copies to and from pinned memory"))
+      no_room(disk ? Counted("no memory for buffers for disk")
+                   : Counted("no memory for copies to and from pinned memory")))
     done.failed = {Errc::kOutOfMemory, "injected"};
   auto& below = worker.in(io.tier);
   const auto stored = below.find(io.at);
@@ -379,8 +387,9 @@ void World::end_io(int index, const worker::TierIo& io) {
            stored->second.block);
   if (done.failed.code == Errc::kOk) {
     if (io.from >= 0) ++outcome_.covered["blocks from pinned memory to disk"];
-    ++outcome_.covered[disk ? (io.write ? "blocks spilled" : "blocks brought back")
-                            : (io.write ? "blocks to pinned memory" : "blocks from pinned memory")];
+    ++outcome_.covered[disk ? (io.write ? Counted("blocks spilled") : Counted("blocks brought back"))
+                            : (io.write ? Counted("blocks to pinned memory")
+                                        : Counted("blocks from pinned memory"))];
     if (io.write) {
       if (stored->second.value != memory->value) return violate("a block changed while it was spilled");
       stored->second.complete = true;
@@ -408,7 +417,7 @@ void World::begin_neighbour_io(int index, const worker::TierIo& io) {
       ++outcome_.covered["failed copies between neighbours"];
       done.failed = {prng_.chance(0.5) ? Errc::kDeviceError : Errc::kOutOfMemory, "injected"};
     }
-    if (done.failed.code == Errc::kOk && no_room("copies between neighbours"))
+    if (done.failed.code == Errc::kOk && no_room("no memory for copies between neighbours"))
       done.failed = {Errc::kOutOfMemory, "injected"};
     if (done.failed.code != Errc::kOk && !io.write)
       inject(not_read_back(block.array, block.block), block.array, block.block);
@@ -419,7 +428,8 @@ void World::begin_neighbour_io(int index, const worker::TierIo& io) {
       return violate("memory was given to another block on its way between neighbours");
     if (done.failed.code == Errc::kOk) {
       *memory = block;
-      ++outcome_.covered[io.write ? "blocks that reached neighbours" : "blocks back from neighbours"];
+      ++outcome_.covered[io.write ? Counted("blocks that reached neighbours")
+                                  : Counted("blocks back from neighbours")];
     }
     deliver_worker(index, done);
   });
@@ -571,7 +581,7 @@ void World::end_step(int index, std::size_t device, std::size_t s) {
     ++outcome_.covered["failed steps"];
     inject_here();
     events.push_back(worker::StepFailed{d, n, launch.sequence, {Errc::kTaskFailed, "injected"}});
-  } else if (no_room("scratch of steps")) {
+  } else if (no_room("no memory for scratch of steps")) {
     inject_here();
     events.push_back(worker::StepFailed{d, n, launch.sequence, {Errc::kOutOfMemory, "injected"}});
   }
