@@ -200,10 +200,11 @@ void check_whole(TestCluster& cluster, bool disk) {
 
 void for_every_k(Allocator which, const std::set<Errc>& typed, int at_most, int step = 1) {
   const TempFolder spill;
+  const bool full = which == Allocator::kDisk || which == Allocator::kDiskAsItIs;
   for (const Kind& kind : kKinds) {
     const bool disk = kind.name.starts_with("spill");
     const bool file = kind.name.find("file") != std::string::npos, hdf5 = kind.name == "HDF5 file read";
-    if (which == Allocator::kDisk && !disk && (!file || hdf5)) continue;
+    if (full && !disk && (!file || hdf5)) continue;
     if (which == Allocator::kRead && !disk && !file) continue;
     if (which == Allocator::kLibrary && !hdf5 && kind.name.find("folder of files") == std::string::npos)
       continue;
@@ -333,6 +334,10 @@ TEST_CASE("memory of the host cannot be had while a step runs") {
 }
 
 TEST_CASE("the disk is full") { for_every_k(Allocator::kDisk, {Errc::kDiskFull}, 400); }
+
+TEST_CASE("the disk is full, and its file system reserves nothing beforehand") {
+  for_every_k(Allocator::kDiskAsItIs, {Errc::kDiskFull}, 400);
+}
 
 #ifdef TILEWISE_REFUSES_LIBRARIES
 TEST_CASE("memory that C libraries ask for cannot be had while a step runs") {
