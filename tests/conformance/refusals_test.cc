@@ -312,7 +312,8 @@ TEST_CASE("each kind of op, and each kernel of our own, is among what is tried w
   }
   const tilewise_plugin_v1& ours = tilewise::kernels::builtin_kernels();
   // That do nothing; that no function of the client calls; that the scheduler asks for, where a save has failed (each of the tests
-  // below does that) and where workers have a folder for checkpoints (clusters inside a process have none: integration/refusals_test.cc).
+  // below does that) and where workers have a folder for checkpoints (clusters inside a process have none:
+  // checkpoint_refusals_test.cc, integration/refusals_test.cc).
   const std::set<std::string> others{"tilewise.noop",
                                      "tilewise.zero",
                                      "tilewise.compute",
