@@ -86,6 +86,9 @@ bool executes() {
 
 void* memory(std::size_t bytes, std::size_t alignment) {
   if (armed(Allocator::kHost) && executes() && fails(Allocator::kHost)) return nullptr;
+  if (bytes == kBlockBytes && armed(Allocator::kBlock) && !executes() && gettid() != getpid() &&
+      fails(Allocator::kBlock))
+    return nullptr;
   if (bytes == 0) bytes = 1;
   if (alignment <= alignof(max_align_t)) return std::malloc(bytes);
   return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);

@@ -5,12 +5,16 @@
 // $REFUSALS names is what the two share.
 #pragma once
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 namespace tilewise {
 
-// kDiskAsItIs: kDisk, where no file system can reserve room beforehand.
-enum class Allocator { kDevice, kHost, kDisk, kDiskAsItIs, kRead, kLibrary, kGpu, kPinned };
+// kDiskAsItIs: kDisk, where no file system can reserve room beforehand. kBlock: memory of the host of exactly kBlockBytes, where no
+// step runs and not on the process's first thread.
+enum class Allocator { kDevice, kHost, kDisk, kDiskAsItIs, kRead, kLibrary, kGpu, kPinned, kBlock };
+
+constexpr std::size_t kBlockBytes = 33'000;  // nothing else is so large
 
 struct Refusals {
   std::atomic<int> armed{-1};         // an Allocator, or none

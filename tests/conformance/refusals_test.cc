@@ -347,3 +347,49 @@ TEST_CASE("memory that C libraries ask for cannot be had while a step runs") {
 #endif
 
 TEST_CASE("the disk cannot be read") { for_every_k(Allocator::kRead, {Errc::kIo, Errc::kTaskFailed}, 400); }
+
+TEST_CASE("memory to send a block from disk cannot be had: it is asked for again") {
+  const TempFolder spill;
+  TestCluster cluster(form(spill, true));
+  const auto run = [&] {
+    Array x = cluster.session.random.uniform({528, 125}, {.seed = 13, .block = {33, 125}});
+    x.persist().wait();
+    return x.get<double>();
+  };
+  const std::vector<double> expected = run();
+  std::int64_t requests = 0, k = 0;
+  do {
+    ++k;
+    CAPTURE(k);
+    refuse(Allocator::kBlock, k);
+    CHECK(run() == expected);
+    requests = allow();
+    check_whole(cluster, true);
+  } while (requests >= k && k < 100);
+  CHECK(k > 1);
+  CHECK(requests < k);
+}
+
+TEST_CASE("the file to spill to cannot be prepared: there is one all the same, or a typed error") {
+  for (const Allocator which : {Allocator::kDisk, Allocator::kRead}) {
+    std::int64_t requests = 0, k = 0;
+    do {
+      ++k;
+      CAPTURE(k);
+      const TempFolder spill;
+      refuse(which, k);
+      auto started = embedded::Cluster::start(form(spill, true).options);
+      requests = allow();
+      if (!started) {
+        CHECK_MESSAGE(started.error().code == Errc::kDiskFull, started.error().message);
+        continue;
+      }
+      const Session session = make_session((*started)->connect("test"), {.seed = 5});
+      Array x = session.random.uniform({512, 128}, {.seed = 13, .block = {32, 128}});
+      x.persist().wait();
+      CHECK(sum(x).item<double>() > 0);
+    } while (requests >= k && k < 30);
+    CHECK(k > 1);
+    CHECK(requests < k);
+  }
+}
