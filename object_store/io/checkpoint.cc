@@ -1,6 +1,7 @@
 #include <tilewise/base/file.h>
 #include <tilewise/io/checkpoint.h>
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,7 +11,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <filesystem>
+#include <memory>
 
 namespace tilewise::io::checkpoint {
 namespace {
@@ -184,19 +185,23 @@ Status tend(const Folder& folder) {
   TW_TRY(mark(folder));
   if (::access(folder.path.c_str(), R_OK | W_OK | X_OK) != 0)
     return file_error(errno, folder.path, "cannot be written to");
-  std::error_code failed;
-  std::filesystem::directory_iterator at(folder.path, failed);
-  for (; !failed && at != std::filesystem::directory_iterator(); at.increment(failed)) {
-    std::string name = at->path().filename().string();
+  // Not std::filesystem's iterator: the library's own ends the process where it is refused memory for one.
+  const std::unique_ptr<DIR, int (*)(DIR*)> files(::opendir(folder.path.c_str()), ::closedir);
+  if (files == nullptr) return file_error(errno, folder.path, "cannot list");
+  for (;;) {
+    errno = 0;
+    const dirent* at = ::readdir(files.get());
+    if (at == nullptr) break;
+    std::string name = at->d_name;
     if (name.ends_with(kMarker)) name.resize(name.size() - kMarker.size());
     const auto id = id_of(name);
     if (!id || *id >= folder.below || *id == folder.marker ||
         std::find(folder.keep.begin(), folder.keep.end(), *id) != folder.keep.end())
       continue;
-    if (::unlink(at->path().c_str()) != 0 && errno != ENOENT)
-      return file_error(errno, at->path().string(), "cannot remove");
+    const std::string path = folder.path + '/' + at->d_name;
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return file_error(errno, path, "cannot remove");
   }
-  if (failed) return file_error(failed.value(), folder.path, "cannot list");
+  if (errno != 0) return file_error(errno, folder.path, "cannot list");
   return {};
 }
 

@@ -56,7 +56,7 @@ class Turn {
 };
 
 // What the library says went wrong, innermost: memory that it was refused (zlib's, which it asks for nothing else when it begins,
-// included), a read that the system refused; else `otherwise`.
+// included), a file or a read that the system refused; else `otherwise`.
 Error library_error(const std::string& what, Errc otherwise) {
   struct Said {
     bool any = false;
@@ -76,7 +76,8 @@ Error library_error(const std::string& what, Errc otherwise) {
   if (said.any && (said.minor == H5E_NOSPACE || said.minor == H5E_CANTALLOC || said.major == H5E_RESOURCE ||
                    (said.major == H5E_PLINE && said.minor == H5E_CANTINIT)))
     otherwise = Errc::kOutOfMemory;
-  else if (said.any && said.major == H5E_IO && said.minor == H5E_READERROR)
+  else if (said.any && ((said.major == H5E_IO && said.minor == H5E_READERROR) ||
+                        (said.major == H5E_FILE && said.minor == H5E_CANTOPENFILE)))
     otherwise = Errc::kIo;
   return error(otherwise, what + ": " + (said.text.empty() ? "the HDF5 library refuses" : said.text));
 }
@@ -131,7 +132,7 @@ Result<Open> open_dataset(const std::string& path, const std::string& name) {
   if (name.empty() || name.find('\0') != std::string::npos)
     return error(Errc::kInvalidArgument, path + ": a dataset needs a name");
   Id file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose);
-  if (file < 0) return library_error(path + ": no HDF5 file", Errc::kCorruptData);
+  if (file < 0) return library_error(path + ": cannot be opened as HDF5", Errc::kCorruptData);
   Id dataset(H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose);
   if (dataset < 0) return library_error(what, Errc::kNotFound);
   const Id type(H5Dget_type(dataset), H5Tclose), space(H5Dget_space(dataset), H5Sclose),

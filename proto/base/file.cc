@@ -23,6 +23,7 @@ Errc classify(int code) {
     case ENOSPC:
     case EDQUOT:
     case EFBIG: return Errc::kDiskFull;
+    case ENOMEM: return Errc::kOutOfMemory;
     case EISDIR:
     case ENOTDIR:
     case ENAMETOOLONG:

@@ -4,10 +4,13 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <cerrno>
+#include <cstdarg>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -40,6 +43,38 @@ bool fails(Allocator which) {
   return --shared->left == 0;
 }
 
+// errno is set where it does.
+bool no_room() {
+  if (!fails(Allocator::kDisk) && !fails(Allocator::kDiskAsItIs)) return false;
+  errno = ENOSPC;
+  return true;
+}
+bool no_reading() {
+  if (!fails(Allocator::kRead)) return false;
+  errno = EIO;
+  return true;
+}
+
+// Not what only looks like a file.
+bool on_disk(std::string_view path) {
+  for (const char* other : {"/dev/", "/proc/", "/sys/", "/memfd:"})
+    if (path.starts_with(other)) return false;
+  return true;
+}
+bool on_disk(int fd) {
+  char path[64], link[32];
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t length = readlink(link, path, sizeof path);
+  return length > 0 && on_disk(std::string_view(path, static_cast<std::size_t>(length)));
+}
+
+bool makes_a_file(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
+int opened(const char* path, int flags, mode_t mode) {
+  const bool writes = (flags & O_ACCMODE) != O_RDONLY;
+  if (on_disk(path) && (writes ? no_room() : no_reading())) return -1;
+  return static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, flags, mode));
+}
+
 // Streams' threads have their device's name (host:0/0). What a step asks for is asked there.
 bool executes() {
   thread_local bool known = false;  // a name comes after the thread's start
@@ -51,6 +86,9 @@ bool executes() {
 
 void* memory(std::size_t bytes, std::size_t alignment) {
   if (armed(Allocator::kHost) && executes() && fails(Allocator::kHost)) return nullptr;
+  if (bytes == kBlockBytes && armed(Allocator::kBlock) && !executes() && gettid() != getpid() &&
+      fails(Allocator::kBlock))
+    return nullptr;
   if (bytes == 0) bytes = 1;
   if (alignment <= alignof(max_align_t)) return std::malloc(bytes);
   return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
@@ -94,24 +132,61 @@ extern "C" int memfd_create(const char* name, unsigned flags) {
   return static_cast<int>(syscall(SYS_memfd_create, name, flags));
 }
 extern "C" ssize_t pwrite(int fd, const void* from, size_t bytes, off_t at) {
-  if (tilewise::fails(Allocator::kDisk)) {
-    errno = ENOSPC;
-    return -1;
-  }
-  return syscall(SYS_pwrite64, fd, from, bytes, at);
+  return tilewise::no_room() ? -1 : syscall(SYS_pwrite64, fd, from, bytes, at);
 }
 extern "C" ssize_t pread(int fd, void* to, size_t bytes, off_t at) {
-  if (tilewise::fails(Allocator::kRead)) {
-    errno = EIO;
+  return tilewise::no_reading() ? -1 : syscall(SYS_pread64, fd, to, bytes, at);
+}
+extern "C" int fallocate(int fd, int mode, off_t at, off_t bytes) {
+  if (tilewise::armed(Allocator::kDiskAsItIs)) {
+    errno = EOPNOTSUPP;
     return -1;
   }
-  return syscall(SYS_pread64, fd, to, bytes, at);
+  return tilewise::no_room() ? -1 : static_cast<int>(syscall(SYS_fallocate, fd, mode, at, bytes));
+}
+extern "C" int ftruncate(int fd, off_t bytes) noexcept {
+  if (tilewise::on_disk(fd) && tilewise::no_room()) return -1;
+  return static_cast<int>(syscall(SYS_ftruncate, fd, bytes));
+}
+extern "C" int open(const char* path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = tilewise::makes_a_file(flags) ? va_arg(more, mode_t) : 0;
+  va_end(more);
+  return tilewise::opened(path, flags, mode);
+}
+extern "C" int mkdir(const char* path, mode_t mode) noexcept {
+  return tilewise::no_room() ? -1 : static_cast<int>(syscall(SYS_mkdirat, AT_FDCWD, path, mode));
+}
+extern "C" int rename(const char* from, const char* to) noexcept {
+  return tilewise::no_room() ? -1 : static_cast<int>(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to,
+                         unsigned flags) noexcept {
+  return tilewise::no_room()
+             ? -1
+             : static_cast<int>(syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+}
+extern "C" int fsync(int fd) { return tilewise::no_room() ? -1 : static_cast<int>(syscall(SYS_fsync, fd)); }
+extern "C" int syncfs(int fd) noexcept {
+  return tilewise::no_room() ? -1 : static_cast<int>(syscall(SYS_syncfs, fd));
 }
 // By the names that C libraries know them by, HDF5 for one.
 extern "C" ssize_t pwrite64(int fd, const void* from, size_t bytes, off64_t at) {
   return pwrite(fd, from, bytes, at);
 }
 extern "C" ssize_t pread64(int fd, void* to, size_t bytes, off64_t at) { return pread(fd, to, bytes, at); }
+extern "C" int fallocate64(int fd, int mode, off64_t at, off64_t bytes) {
+  return fallocate(fd, mode, at, bytes);
+}
+extern "C" int ftruncate64(int fd, off64_t bytes) noexcept { return ftruncate(fd, bytes); }
+extern "C" int open64(const char* path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = tilewise::makes_a_file(flags) ? va_arg(more, mode_t) : 0;
+  va_end(more);
+  return tilewise::opened(path, flags, mode);
+}
 
 // The emulated driver (tests/gpu/emulated) asks for it.
 extern "C" __attribute__((visibility("default"))) bool tilewise_refuses_pinned() {

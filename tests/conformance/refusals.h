@@ -1,14 +1,20 @@
 // Allocators that fail on request: memory of devices (memfds, emulated GPUs' too), of the host (operator new, and what C libraries
-// ask for, while a step runs), pinned memory of emulated GPUs, room on disks (pwrite) and reads from them. Linked into a test
-// program, this replaces the C library's and C++'s own. Loaded into another program before everything else (LD_PRELOAD), it does so
-// there, and the file that $REFUSALS names is what the two share.
+// ask for, while a step runs), pinned memory of emulated GPUs, room on disks (for bytes, reservations, sizes, files, folders, names,
+// and for what is made durable) and reads from them (the files opened for that too). Linked into a test program, this replaces the C
+// library's and C++'s own. Loaded into another program before everything else (LD_PRELOAD), it does so there, and the file that
+// $REFUSALS names is what the two share.
 #pragma once
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 namespace tilewise {
 
-enum class Allocator { kDevice, kHost, kDisk, kRead, kLibrary, kGpu, kPinned };
+// kDiskAsItIs: kDisk, where no file system can reserve room beforehand. kBlock: memory of the host of exactly kBlockBytes, where no
+// step runs and not on the process's first thread.
+enum class Allocator { kDevice, kHost, kDisk, kDiskAsItIs, kRead, kLibrary, kGpu, kPinned, kBlock };
+
+constexpr std::size_t kBlockBytes = 33'000;  // nothing else is so large
 
 struct Refusals {
   std::atomic<int> armed{-1};         // an Allocator, or none

@@ -200,10 +200,11 @@ void check_whole(TestCluster& cluster, bool disk) {
 
 void for_every_k(Allocator which, const std::set<Errc>& typed, int at_most, int step = 1) {
   const TempFolder spill;
+  const bool full = which == Allocator::kDisk || which == Allocator::kDiskAsItIs;
   for (const Kind& kind : kKinds) {
     const bool disk = kind.name.starts_with("spill");
     const bool file = kind.name.find("file") != std::string::npos, hdf5 = kind.name == "HDF5 file read";
-    if (which == Allocator::kDisk && !disk && (!file || hdf5)) continue;
+    if (full && !disk && (!file || hdf5)) continue;
     if (which == Allocator::kRead && !disk && !file) continue;
     if (which == Allocator::kLibrary && !hdf5 && kind.name.find("folder of files") == std::string::npos)
       continue;
@@ -311,7 +312,8 @@ TEST_CASE("each kind of op, and each kernel of our own, is among what is tried w
   }
   const tilewise_plugin_v1& ours = tilewise::kernels::builtin_kernels();
   // That do nothing; that no function of the client calls; that the scheduler asks for, where a save has failed (each of the tests
-  // below does that) and where workers have a folder for checkpoints (clusters inside a process have none: integration/refusals_test.cc).
+  // below does that) and where workers have a folder for checkpoints (clusters inside a process have none:
+  // checkpoint_refusals_test.cc, integration/refusals_test.cc).
   const std::set<std::string> others{"tilewise.noop",
                                      "tilewise.zero",
                                      "tilewise.compute",
@@ -334,6 +336,10 @@ TEST_CASE("memory of the host cannot be had while a step runs") {
 
 TEST_CASE("the disk is full") { for_every_k(Allocator::kDisk, {Errc::kDiskFull}, 400); }
 
+TEST_CASE("the disk is full, and its file system reserves nothing beforehand") {
+  for_every_k(Allocator::kDiskAsItIs, {Errc::kDiskFull}, 400);
+}
+
 #ifdef TILEWISE_REFUSES_LIBRARIES
 TEST_CASE("memory that C libraries ask for cannot be had while a step runs") {
   for_every_k(Allocator::kLibrary, {Errc::kOutOfMemory}, 2'000);
@@ -341,3 +347,49 @@ TEST_CASE("memory that C libraries ask for cannot be had while a step runs") {
 #endif
 
 TEST_CASE("the disk cannot be read") { for_every_k(Allocator::kRead, {Errc::kIo, Errc::kTaskFailed}, 400); }
+
+TEST_CASE("memory to send a block from disk cannot be had: it is asked for again") {
+  const TempFolder spill;
+  TestCluster cluster(form(spill, true));
+  const auto run = [&] {
+    Array x = cluster.session.random.uniform({528, 125}, {.seed = 13, .block = {33, 125}});
+    x.persist().wait();
+    return x.get<double>();
+  };
+  const std::vector<double> expected = run();
+  std::int64_t requests = 0, k = 0;
+  do {
+    ++k;
+    CAPTURE(k);
+    refuse(Allocator::kBlock, k);
+    CHECK(run() == expected);
+    requests = allow();
+    check_whole(cluster, true);
+  } while (requests >= k && k < 100);
+  CHECK(k > 1);
+  CHECK(requests < k);
+}
+
+TEST_CASE("the file to spill to cannot be prepared: there is one all the same, or a typed error") {
+  for (const Allocator which : {Allocator::kDisk, Allocator::kRead}) {
+    std::int64_t requests = 0, k = 0;
+    do {
+      ++k;
+      CAPTURE(k);
+      const TempFolder spill;
+      refuse(which, k);
+      auto started = embedded::Cluster::start(form(spill, true).options);
+      requests = allow();
+      if (!started) {
+        CHECK_MESSAGE(started.error().code == Errc::kDiskFull, started.error().message);
+        continue;
+      }
+      const Session session = make_session((*started)->connect("test"), {.seed = 5});
+      Array x = session.random.uniform({512, 128}, {.seed = 13, .block = {32, 128}});
+      x.persist().wait();
+      CHECK(sum(x).item<double>() > 0);
+    } while (requests >= k && k < 30);
+    CHECK(k > 1);
+    CHECK(requests < k);
+  }
+}

@@ -2,6 +2,10 @@
 #include <tilewise/base/check.h>
 #include <tilewise/worker/runtime.h>
 
+#include <memory>
+#include <new>
+#include <string>
+
 #include "below.h"
 #include "peer_slabs.h"
 #include "probe_memory.h"
@@ -97,17 +101,23 @@ void Runtime::send_from_disk() {
          (sending_bytes_ == 0 || sending_bytes_ + to_send_.front().bytes <= kMaxSending)) {
     const Transmit t = to_send_.front();
     to_send_.pop_front();
+    // As large as a block: the reader is told that it is not sent, as where a send fails, and asks again.
+    const std::shared_ptr<std::byte[]> bytes(new (std::nothrow) std::byte[static_cast<std::size_t>(t.bytes)]);
+    if (bytes == nullptr) {
+      transmitted(t, error(Errc::kOutOfMemory,
+                           std::to_string(t.bytes) + " bytes of host memory to send a block from disk"));
+      continue;
+    }
     sending_bytes_ += t.bytes;
-    const auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(t.bytes));
     const auto sent = [this, t, bytes](const Status& status) {
       sending_bytes_ -= t.bytes;
       transmitted(t, status);
       send_from_disk();
     };
-    below_->disk()->read(t.below, bytes->data(), t.bytes, [this, t, bytes, sent](const Status& status) {
+    below_->disk()->read(t.below, bytes.get(), t.bytes, [this, t, bytes, sent](const Status& status) {
       later([this, t, bytes, sent, status] {
         if (!status) return sent(status);
-        service_->transmit(t.to, t.transfer, bytes->data(), t.bytes, device::Kind::kHost, sent);
+        service_->transmit(t.to, t.transfer, bytes.get(), t.bytes, device::Kind::kHost, sent);
       });
     });
   }
