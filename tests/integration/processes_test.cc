@@ -76,7 +76,7 @@ TEST_CASE("bad options are one line and exit code 2") {
 // All at once: what listens, and a session, have 10 s.
 TEST_CASE("nobody waits for a name that is never looked up for longer than was said") {
   const TempFolder folder;
-  const std::string token = folder / "token", name = "somewhere.invalid:7420", ready = folder / "ready";
+  const std::string token = folder / "token", name = "somewhere.invalid:7420";
   REQUIRE(net::Token::create(token).has_value());
   const Environment silent{{"LD_PRELOAD", TILEWISE_SILENT_RESOLVER}, {"TILEWISE_TOKEN_FILE", token}};
   std::vector<std::unique_ptr<Process>> all;
@@ -93,8 +93,7 @@ TEST_CASE("nobody waits for a name that is never looked up for longer than was s
     CHECK_MESSAGE(has(words, why), words);
     CHECK_MESSAGE(has(words, "in time"), words);
   };
-  Process* dashboard = start(
-      {scheduler_program(), "--listen", "127.0.0.1:0", "--address-file", ready, "--dashboard-listen", name});
+  Process* dashboard = start({scheduler_program(), "--listen", "127.0.0.1:0", "--dashboard-listen", name});
   Process* scheduler = start({scheduler_program(), "--dashboard-listen", "off", "--listen", name});
   Process* peers = start({worker_program(), "--scheduler", "127.0.0.1:1", "--memory", "64MiB", "--advertise",
                           "127.0.0.1:0", "--listen", name});
@@ -123,10 +122,7 @@ TEST_CASE("nobody waits for a name that is never looked up for longer than was s
   ends(session, "scheduler tcp://" + name);
   ends(scheduler, "look up somewhere.invalid");
   ends(peers, "look up somewhere.invalid");
-  CHECK(eventually([&] { return std::filesystem::exists(ready); }));
-  CHECK_MESSAGE(has(dashboard->errors(), "look up somewhere.invalid"), dashboard->errors());
-  dashboard->signal(SIGTERM);
-  CHECK(dashboard->wait() == 0);
+  ends(dashboard, "dashboard: listen on");
 }
 #endif
 
