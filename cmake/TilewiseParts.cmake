@@ -92,6 +92,14 @@ function(tilewise_part part)
   endif()
 endfunction()
 
+# tilewise_time_limit(<seconds> <test>...): after which ctest gives a test up; with sanitizers, which make some ten times as slow, later.
+function(tilewise_time_limit seconds)
+  if(TILEWISE_SANITIZE)
+    math(EXPR seconds "4 * ${seconds}")
+  endif()
+  set_tests_properties(${ARGN} PROPERTIES TIMEOUT ${seconds})
+endfunction()
+
 # tilewise_test(<name> SOURCES <files> DEPS <targets>): one doctest executable, one ctest entry. Tests of a minute and more have a
 # COST (seconds, about): ctest, which has never run in a new folder, then begins with them instead of ending with one core. Tests take
 # two of ctest's five processors (`run_ctest` in ./dev); the fifth is for one that mostly waits (PROCESSORS 1).
@@ -107,5 +115,6 @@ function(tilewise_test name)
   # What is tested keeps its optimisation; the tests themselves compile in half the time without.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-Og> $<$<CONFIG:Debug>:-O0> -Wno-maybe-uninitialized)  # false alarms at -Og
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300 PROCESSORS 2)
+  set_tests_properties(${name} PROPERTIES PROCESSORS 2)
+  tilewise_time_limit(300 ${name})
 endfunction()

@@ -379,7 +379,10 @@ TEST_CASE(
 
 TEST_CASE("a way that is cut anywhere, again and again: each batch comes once and in order, both ways") {
   auto loop = make_loop();
-  Node a(*loop, 1, tcp_options("a's")), b(*loop, 2, tcp_options("b's"));
+  Options first = tcp_options("a's"), second = tcp_options("b's");
+  first.resume_ns = second.resume_ns =
+      kPatience;  // sanitizers on a busy machine need more than the usual 10 s for so many cuts
+  Node a(*loop, 1, std::move(first)), b(*loop, 2, std::move(second));
   Way way(b.addresses[0]);
   way.cut_after(
       1'500'000);  // the largest batches of both sides are a third of it: something has to get through in time
