@@ -154,6 +154,7 @@ void World::end_of_way(Way way) {
   std::vector<int> workers;
   std::vector<scheduler::Conn> conns;
   for (const std::uint64_t end : {way.first, way.second}) {
+    if (end == kScheduler) continue;  // so are those called, too, who have not been welcomed yet
     for (std::size_t w = 0; w < workers_.size(); ++w) {
       if (workers_[w]->welcome.you.value != end) continue;
       workers.push_back(static_cast<int>(w));
