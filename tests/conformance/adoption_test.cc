@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <numeric>
 #include <thread>
 
@@ -144,6 +145,9 @@ TEST_CASE("pieces of several sessions stay where they lie, until none has the ar
   Array here = cluster.session.from_local_blocks("both", {2000}, piece(first, 0), {.processes = 2});
   thread.join();
   here.persist().wait();
+  // The other session hears for itself that its piece has stayed where it is, sooner or later than this one that all is there.
+  for (int i = 0; i < 10'000 && cluster.session.uploads().adopted < 16'000; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(cluster.session.uploads().adopted == 16'000);
   there = Array();
   other.reset();  // whose memory it is half of
