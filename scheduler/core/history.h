@@ -32,7 +32,8 @@ struct PastWork {  // of a graph's steps, on one device
 };
 
 struct PastGraph {
-  GraphSummary summary;  // while it runs: only what does not change
+  GraphSummary
+      summary;  // while it runs: what does not change, and what a failure has reached of ops that are retired
   std::vector<SourceOp> source;
   std::uint32_t source_count = 0;
   std::vector<PassCount> passes;

@@ -83,13 +83,7 @@ class Fuser {
         i = 0;  // the operands were renumbered
       }
     }
-    std::size_t to = 0;
-    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
-      if (gone[i]) continue;
-      if (to != i) graph_.ops[to] = std::move(graph_.ops[i]);
-      ++to;
-    }
-    graph_.ops.resize(to);
+    erase_ops(graph_, gone);
   }
 
  private:

@@ -53,13 +53,7 @@ void share_moments(Graph& graph) {
     graph.ops[first] = std::move(both);
     gone[last] = true;
   }
-  std::size_t to = 0;
-  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    if (gone[i]) continue;
-    if (to != i) graph.ops[to] = std::move(graph.ops[i]);
-    ++to;
-  }
-  graph.ops.resize(to);
+  erase_ops(graph, gone);
 }
 
 }  // namespace tilewise::plan

@@ -43,13 +43,7 @@ class Joiner {
       }
       for (const ir::Operand& operand : graph_.ops[c].operands) last_map_[operand.array] = c;
     }
-    std::size_t to = 0;
-    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
-      if (gone_[i]) continue;
-      if (to != i) graph_.ops[to] = std::move(graph_.ops[i]);
-      ++to;
-    }
-    graph_.ops.resize(to);
+    erase_ops(graph_, gone_);
   }
 
  private:
