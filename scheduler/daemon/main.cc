@@ -4,6 +4,10 @@
 #include <tilewise/daemon/log.h>
 #include <tilewise/daemon/program.h>
 
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <csignal>
 
 #include "bridge.h"
@@ -25,6 +29,7 @@ struct Settings {
   bool no_link_probes = false;
   std::string state_dir;
   bool state_sync = false;
+  double state_timeout_s = 90;
   std::string checkpoint_dir;
   std::string dashboard_listen, dashboard_address_file;  // empty: the usual one, if it is free
   std::vector<std::string> dashboard_hosts;
@@ -61,6 +66,31 @@ Result<dashboard::Options> dashboard_options(const Settings& settings, const con
                             .history_ns = 5 * kSecond};
 }
 
+// Peers are told first, by links that close: a process whose thread waits for a dead disk is not gone before the kernel lets go of it.
+void shut_all_links() {
+  const auto highest = static_cast<int>(std::min<long>(sysconf(_SC_OPEN_MAX), 1 << 20));
+  for (int fd = 0; fd < highest; ++fd) (void)::shutdown(fd, SHUT_RDWR);  // of what is no socket: refused
+}
+
+std::unique_ptr<scheduler::DiskWatch> watch_disk(const Settings& settings) {
+  if (settings.state_dir.empty()) return nullptr;
+  const auto where = [directory = settings.state_dir](const char* doing, TimeNs waited_ns) {
+    return "the disk of --state-dir " + directory + " has not answered for " +
+           std::to_string(waited_ns / kSecond) + " s (" + doing + ")";
+  };
+  const auto on_late = [where](const char* doing, TimeNs waited_ns) {
+    daemon::log_warn("everybody waits for the disk", {{"why", where(doing, waited_ns)}});
+  };
+  const auto on_limit = [where](const char* doing, TimeNs waited_ns) {
+    shut_all_links();
+    _exit(daemon::fail(kName, Error{Errc::kTimeout, where(doing, waited_ns) + ": ending (--state-timeout)"},
+                       daemon::kExitFailure));
+  };
+  return std::make_unique<scheduler::DiskWatch>(
+      scheduler::DiskWatch::Options{.limit_ns = static_cast<TimeNs>(settings.state_timeout_s * 1e9)}, on_late,
+      on_limit);
+}
+
 // Workers are told the path, wherever they were started.
 Status check_checkpoint_dir(const Settings& settings) {
   const std::string& path = settings.checkpoint_dir;
@@ -92,8 +122,14 @@ int serve(const Settings& settings) {
       net::EventLoop::create({.spin_ns = daemon::usable_cores(common.cores) > 2 ? 20 * kMicrosecond : 0});
   if (!loop) return failure(loop.error());
   if (Status ok = check_checkpoint_dir(settings); !ok) return usage(ok.error());
-  scheduler::ServerOptions options{
-      *listen, token->token, {}, settings.state_dir, settings.state_sync, settings.checkpoint_dir};
+  const auto disk_watch = watch_disk(settings);
+  scheduler::ServerOptions options{.listen = *listen,
+                                   .token = token->token,
+                                   .core = {},
+                                   .state_dir = settings.state_dir,
+                                   .state_sync = settings.state_sync,
+                                   .checkpoint_dir = settings.checkpoint_dir,
+                                   .disk_watch = disk_watch.get()};
   options.core.silence_ns = static_cast<TimeNs>(common.silence_timeout_s * 1e9);
   options.core.ping_every_ns = std::min(options.core.ping_every_ns, options.core.silence_ns / 4);
   options.core.term = settings.term;
@@ -181,6 +217,11 @@ int main(int argc, char** argv) {
       "Directory to keep the state in: started again with it, the scheduler goes on where it died");
   app.add_flag("--state-sync", settings.state_sync,
                "Wait for the disk before anybody sees a step: outlives the host, not only the process");
+  app.add_option(
+         "--state-timeout", settings.state_timeout_s,
+         "Seconds: a disk of --state-dir that has not answered for so long ends the scheduler; 0: never")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e6));
   app.add_option("--checkpoint-dir", settings.checkpoint_dir,
                  "Folder that all workers see, for arrays that would take long to make again and that no "
                  "other worker can take");

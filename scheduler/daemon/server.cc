@@ -29,6 +29,7 @@ Server::Server(net::EventLoop& loop, const ServerOptions& options, std::function
       on_end_(std::move(on_end)),
       core_(std::make_unique<Core>(options.core)),
       join_ns_(options.join_ns),
+      disk_watch_(options.disk_watch),
       state_(options.core.state) {}
 
 Server::~Server() {

@@ -12,7 +12,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
+
+#include "disk_watch.h"
 
 namespace tilewise::scheduler {
 
@@ -24,7 +27,8 @@ struct ServerOptions {
   bool state_sync = false;  // journal::Journal::Options
   std::string
       checkpoint_dir;  // of many clusters, if need be: this one has a folder in it. Only with state_dir
-  TimeNs join_ns = 5 * kSecond;  // a link on which nobody joins or resumes for about so long is closed
+  DiskWatch* disk_watch = nullptr;  // of state_dir's waits; outlives the server. Null: nobody watches
+  TimeNs join_ns = 5 * kSecond;     // a link on which nobody joins or resumes for about so long is closed
 };
 
 class Server {
@@ -108,6 +112,7 @@ class Server {
   void acknowledge_peers();
   void compact_if_due();
   void fail(Status why);
+  std::optional<DiskWatch::Wait> waiting_for_disk(const char* doing) const;
   void resume(Conn fresh, const msg::Resume& resume);
   void count_in(Conn conn, Peer& peer, std::size_t bytes);
 
@@ -130,6 +135,7 @@ class Server {
   bool ending_ = false;
 
   std::unique_ptr<journal::Journal> journal_;  // null: nothing is kept
+  DiskWatch* const disk_watch_;                // may be null
   journal::Header header_;
   bool replaying_ = false;
   TimeNs clock_offset_ = 0;  // the state's time goes on where it ended, whatever the machine's says

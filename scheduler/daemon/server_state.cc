@@ -157,8 +157,14 @@ void Server::note_ack(Conn from, std::uint64_t received) {
   journal_->append(kAck, bytes);
 }
 
+std::optional<DiskWatch::Wait> Server::waiting_for_disk(const char* doing) const {
+  if (disk_watch_ == nullptr) return {};
+  return disk_watch_->wait(doing);
+}
+
 bool Server::keep() {
   if (!journal_) return true;
+  const auto waiting = waiting_for_disk("writing the journal");
   if (Status kept = journal_->flush(); !kept) return fail(kept), false;
   return true;
 }
@@ -228,7 +234,10 @@ Result<std::string> Server::snapshot() const {
 Status Server::begin_generation() {
   const TimeNs began = monotonic_now();
   TW_ASSIGN(const std::string bytes, snapshot());
-  TW_TRY(journal_->begin(header_, bytes));
+  {
+    const auto waiting = waiting_for_disk("writing a snapshot");
+    TW_TRY(journal_->begin(header_, bytes));
+  }
   snapshot_bytes_ = bytes.size();
   snapshot_ns_ = monotonic_now() - began;
   spent_ns_ = 0;
@@ -256,11 +265,13 @@ void Server::compact_if_due() {
 
 Status Server::open_state(const ServerOptions& options) {
   const TimeNs began = monotonic_now();
+  auto waiting = waiting_for_disk("reading the journal");
   TW_ASSIGN(journal_, journal::Journal::open(options.state_dir, {.sync = options.state_sync}));
   bool over = true;
   replaying_ = true;
   const auto read = journal_->read(
       [&](const journal::Header& header) -> Status {
+        waiting.reset();  // it has been read
         header_ = header;
         return {};
       },
@@ -275,6 +286,7 @@ Status Server::open_state(const ServerOptions& options) {
         over = false;
         return replay(kind, bytes);
       });
+  waiting.reset();
   replaying_ = false;
   events_.clear(), actions_.clear(), to_acknowledge_.clear();
   if (!read) return read.error();
@@ -282,6 +294,7 @@ Status Server::open_state(const ServerOptions& options) {
   core.term = std::max(core.term, header_.term + 1);
   core.durable = true;
   if (!options.checkpoint_dir.empty()) {
+    const auto naming = waiting_for_disk("looking for the name of the checkpoints' folder");
     TW_ASSIGN(core.checkpoint_dir, checkpoint_folder(options));
   }
   if (over) {

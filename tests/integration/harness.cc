@@ -169,7 +169,7 @@ void Cluster::start_scheduler(const std::string& listen, const std::string& stat
     command.insert(command.end(), {"--dashboard-listen", "off"});
   if (options_.keep_state) command.insert(command.end(), {"--state-dir", state_dir});
   command.insert(command.end(), more.begin(), more.end());
-  scheduler_ = std::make_unique<Process>("scheduler", command);
+  scheduler_ = std::make_unique<Process>("scheduler", command, options_.scheduler_environment);
   expect_file(address_file, *scheduler_);
 }
 

@@ -78,6 +78,7 @@ struct ClusterOptions {
   std::string memory = "512MiB";
   std::vector<std::string> scheduler_args = {};
   std::vector<std::string> worker_args = {};
+  Environment scheduler_environment = {};
   bool keep_state = false;           // the scheduler can be started again
   seconds reconnect{60};             // of workers and sessions
   const Network* network = nullptr;  // worker i on its host i (round and round); the rest here

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include <tilewise/base/prng.h>
@@ -9,6 +10,7 @@
 #include "harness.h"
 #include "programs.h"
 #include "proxy.h"
+#include "temp_folder.h"
 
 using namespace tilewise;
 using namespace tilewise::testing;
@@ -301,6 +303,43 @@ TEST_CASE("a worker under a supervisor comes back, and ends with it") {
   cluster.worker(0).signal(SIGKILL);
   CHECK(eventually([&] { return gone(orphan); }));
 }
+
+#ifdef TILEWISE_SILENT_DISK
+TEST_CASE(
+    "a disk that does not answer is told of at once and ends the scheduler at its limit; nothing is lost") {
+  const TempFolder folder;
+  const std::string silent = folder / "silent";
+  Cluster cluster({.workers = 2,
+                   .devices = 1,
+                   .scheduler_args = {"--state-timeout", "3"},
+                   .scheduler_environment = {{"LD_PRELOAD", TILEWISE_SILENT_DISK}, {"SILENT_DISK", silent}},
+                   .keep_state = true});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  const std::vector<double> expected = values(session.compute({products(session)}));
+  // It answers again in time: a warning, no more.
+  std::ofstream(silent).put('x');
+  const Future late = session.compute({products(session)});
+  CHECK(eventually([&] {
+    return cluster.scheduler().errors().find("everybody waits for the disk") != std::string::npos;
+  }));
+  std::filesystem::remove(silent);
+  CHECK(same_bits(values(late), expected));
+  REQUIRE(cluster.scheduler().running());
+
+  std::ofstream(silent).put('x');
+  const Future asked = session.compute({products(session)});
+  CHECK(cluster.scheduler().wait() == 1);
+  CHECK(cluster.scheduler().errors().find("the disk of --state-dir " + cluster.state_dir() +
+                                          " has not answered for 3 s (writing the journal)") !=
+        std::string::npos);
+  std::filesystem::remove(silent);
+  cluster.restart_scheduler();
+  CHECK(same_bits(values(asked), expected));
+  CHECK(nothing_left(cluster));
+}
+#endif
 
 TEST_CASE("one state directory, one scheduler; an ended cluster is over") {
   Cluster cluster({.workers = 1, .devices = 1, .keep_state = true});
