@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::int64_t kFewPoints = 4;  // left of an op: it is not worth the while
 constexpr int kHalvings = 60;           // of the time in which an end is looked for
+constexpr double kUnsure = 4;           // so many points at the others' speed count beside what was seen
 constexpr TimeNs kSilentNs =
     500 * kMillisecond;  // and no news at all: several points may be under way at once
 constexpr TimeNs kSurelyNs = 100 * kMillisecond;  // without news: it is slow, not unlucky
@@ -105,6 +106,12 @@ Effort effort_of(const Rebalance& limits, const Inputs& inputs) {
           1e-9 * static_cast<double>(limits.look_ns) * static_cast<double>(looked_at)};
 }
 
+double sure(const Watched& watched, DeviceId device) {
+  const auto found = watched.seen.find(device);
+  const double points = found == watched.seen.end() ? 0 : static_cast<double>(found->second.done);
+  return points / (points + kUnsure);
+}
+
 // So long one that has points left has finished none, since the op runs or since it was first heard of.
 double silent_s(const State& s, const Watched& watched, DeviceId device, std::int64_t left) {
   const auto found = watched.seen.find(device);
@@ -135,6 +142,7 @@ std::vector<Runner> runners_of(const State& s, const OpRecord& head, const Watch
     const auto has = left.find(id);
     r.left = has == left.end() ? 0 : has->second;
     r.point_s = point_s(s, watched, id, r.left);
+    r.sure = sure(watched, id);
     r.at_least_s = silent_s(s, watched, id, r.left);
     r.room = device.memory_bytes == 0 ? INT64_MAX / 2 : room_of(device) / bytes;
     r.takes = !device.draining;
@@ -194,6 +202,12 @@ std::optional<Move> drawn(const State& s) {
   return move_of(s, head, shift);
 }
 
+// So long an op that takes `left_s` more is left alone after a move: a quarter of that, so that it is looked at again before it is over.
+TimeNs again_ns(const Rebalance& limits, double left_s) {
+  const auto quarter = static_cast<TimeNs>(std::min(left_s, 1e6) / 4 * 1e9);
+  return std::min(limits.again_ns, std::max(limits.every_ns, quarter));
+}
+
 void look_again(State& s, TimeNs at) { s.rebalance_at = std::min(s.rebalance_at, at); }
 
 }  // namespace
@@ -220,7 +234,9 @@ std::optional<Shift> BalanceBySpeed::propose(std::span<const Runner> runners, co
   std::vector<double> own_s;
   for (const Runner& r : runners) {
     const bool slow = r.at_least_s > 10 * known_s + 1e-9 * kSilentNs;
-    own_s.push_back(r.point_s > 0 ? r.point_s : slow ? std::max(known_s, r.at_least_s) : known_s);
+    own_s.push_back(r.point_s > 0 ? r.sure * r.point_s + (1 - r.sure) * known_s
+                    : slow        ? std::max(known_s, r.at_least_s)
+                                  : known_s);
     shift.before_s = std::max(shift.before_s, own_s.back() * static_cast<double>(r.left));
   }
   // Points that each has made by then: of its own, and then others', whose inputs have to be brought.
@@ -320,12 +336,13 @@ void check_rebalance(State& s) {
     std::vector<Runner> runners = runners_of(s, head, watched);
     std::optional<Shift> shift = balance.propose(runners);
     if (!shift) continue;
+    const double left_s = shift->after_s;
     // Looked at closely only where there is something to be won: what has to be brought may cost more.
     const Inputs inputs = inputs_of(s, head);
     for (Runner& r : runners) r.bring_s = bring_s(s, inputs, shift->from.front().first, r.device);
     shift = balance.propose(runners, effort_of(limits, inputs));
     if (shift) watched.to_and_fro.note(*shift);
-    watched.look_at = s.now + watched.to_and_fro.wait_ns(limits.again_ns);
+    watched.look_at = s.now + watched.to_and_fro.wait_ns(again_ns(limits, left_s));
     if (!shift) continue;
     ++watched.moves;
     for (auto& [device, seen] : watched.seen) {  // what comes now counts more than what was

@@ -23,6 +23,7 @@ struct Runner {
   bool gives = false;     // it may lose points
   bool takes = false;     // it may get some
   double at_least_s = 0;  // so long it has finished none, if it has not been seen
+  double sure = 1;        // how far point_s is believed; the rest is what one takes the others
 };
 struct Shift {
   std::vector<std::pair<DeviceId, std::int64_t>> from, to;  // points; as many on both sides
@@ -53,9 +54,9 @@ class Balance {
 };
 
 // By speed: each goes on with its own points, and those of the devices that end last are dealt out so that the last ends as early as
-// can be; whoever takes one has its inputs to bring as well. A device that has not been seen counts as fast as the others on average,
-// unless it has been silent for far longer than that. Nothing is moved for less than `limits` say, which what can go at once has to win
-// beyond the effort: of millions of points of a microsecond each it does not.
+// can be; whoever takes one has its inputs to bring as well. What few points have told is believed in part. A device that has not been
+// seen counts as fast as the others on average, unless it has been silent for far longer than that. Nothing is moved for less than
+// `limits` say, which what can go at once has to win beyond the effort: of millions of points of a microsecond each it does not.
 class BalanceBySpeed final : public Balance {
  public:
   explicit BalanceBySpeed(const Rebalance& limits) : limits_(limits) {}

@@ -121,6 +121,15 @@ TEST_CASE("what is left is dealt out so that all come to an end together") {
     CHECK(!balance.propose(runners, {16'000, 1e-6}).has_value());
     CHECK(!balance.propose(runners, {0, 0}).has_value());
   }
+  SUBCASE("what few points have told is believed in part") {
+    std::vector<Runner> runners{runner(1, 60, 0.016), runner(2, 60, 0.01), runner(3, 60, 0.01)};
+    CHECK(balance.propose(runners).has_value());
+    for (Runner& r : runners) r.sure = 2. / 6;
+    CHECK(!balance.propose(runners).has_value());
+    runners[0].point_s = 0.1;  // but what is ten times slower is seen at once
+    REQUIRE(balance.propose(runners).has_value());
+    CHECK(balance.propose(runners)->from[0].first == DeviceId{1});
+  }
   SUBCASE("small differences are left alone") {
     CHECK(!balance.propose(std::vector<Runner>{runner(1, 100, 0.11), runner(2, 100, 0.1)}).has_value());
     CHECK(!balance.propose(std::vector<Runner>{runner(1, 100, 3e-4), runner(2, 100, 1e-4)}).has_value());
@@ -201,6 +210,8 @@ TEST_CASE("a slow device gives points that it has not begun, and is asked first"
     CHECK(recover.plans.empty());
     w.run(3);  // not again at once
     CHECK(w.asked().size() == 1);
+    w.run(3);  // but before a second is over: it takes little more than one
+    CHECK(w.asked().size() == 2);
   }
   SUBCASE("a point of which a result is there already stays, with those before it") {
     msg::Held held;

@@ -68,34 +68,35 @@ Product product(testing::Cluster& cluster, const Array& a, const Array& b, int v
   return out;
 }
 
-// Tasks of the survivors since then: what one of the product took on average, and how many there were of everything else.
+// Tasks of the survivors since then: what one of the product took on average; how many there were of everything else, and what they took.
 struct Ran {
   double task_s = 0;
   std::int64_t others = 0;
+  double others_s = 0;
 };
 Ran ran_since(const Session& session, std::int64_t since_ns) {
   std::set<std::pair<std::uint64_t, std::int64_t>> products, others;
-  double seconds = 0;
+  double seconds = 0, others_s = 0;
   const Trace trace = session.trace();
   require(trace.cut == 0, "the trace was cut");
   for (const TraceStep& step : trace.steps) {
     if (step.kind != msg::TraceKind::kStep || step.start_ns < since_ns) continue;
     const bool product = step.what == "matmul";
     (product ? products : others).emplace(step.op, step.point);
-    if (product) seconds += 1e-9 * static_cast<double>(step.end_ns - step.start_ns);
+    (product ? seconds : others_s) += 1e-9 * static_cast<double>(step.end_ns - step.start_ns);
   }
-  return {seconds / static_cast<double>(products.size()), static_cast<std::int64_t>(others.size())};
+  return {seconds / static_cast<double>(products.size()), static_cast<std::int64_t>(others.size()), others_s};
 }
 
-// The lost work's own time: the tasks that the dead worker had told to have done and that were done again (the scheduler counts
-// both; what was made again of the operands is counted in the survivors' traces and taken away), by what such a task took
-// the survivors on average, dealt out to these. What the dead had done without having told it counts against us, and so does
-// what its leaving costs in speed; on a machine with fewer cores than workers that is nothing.
+// The lost work's own time: of the product the tasks that the dead worker had told to have done and that were done again (the scheduler
+// counts both), by what such a task took the survivors on average; its blocks of the operands, by what making them again took, as the
+// survivors' traces tell; dealt out to these. What the dead had done without having told it (tasks that it had begun) counts against
+// us, and so does what its leaving costs in speed; on a machine with fewer cores than workers that is nothing.
 void bench_worker(const Settings& settings, Report& report) {
   const std::int64_t n = settings.quick ? 2048 : 5120, block = n / 16, tasks = 16 * 16;
   testing::Cluster cluster({.workers = kWorkers, .devices = 1, .memory = "1GiB"});
   const Session session = cluster.session("bench", false);
-  std::vector<double> plain, extra, lost, ratios, again;
+  std::vector<double> plain, extra, lost, ratios, again, operands;
   int next = 0, newest = kWorkers;
   for (int i = -1; i < settings.repeats; ++i) {
     require(session.wait_for_devices(kWorkers, kPatience), "the workers are not there");
@@ -113,14 +114,17 @@ void bench_worker(const Settings& settings, Report& report) {
     plain.push_back(whole.seconds);
     extra.push_back(torn.seconds - whole.seconds);
     again.push_back(redone);
-    lost.push_back(redone * ran.task_s / (kWorkers - 1));
+    lost.push_back((redone * ran.task_s + ran.others_s) / (kWorkers - 1));
+    operands.push_back(ran.others_s / (kWorkers - 1));
     ratios.push_back(extra.back() / lost.back());
     next = newest++;
     cluster.add_worker({});
   }
   char text[200];
-  std::snprintf(text, sizeof text, "a product of %lld tasks takes %.2f s; %.0f tasks done again (medians)",
-                static_cast<long long>(tasks), median(plain), median(again));
+  std::snprintf(
+      text, sizeof text,
+      "a product of %lld tasks takes %.2f s; %.0f tasks done again, %.3f s for the operands' (medians)",
+      static_cast<long long>(tasks), median(plain), median(again), median(operands));
   report.note(text);
   report.note("extra time beside the lost work's own time, pair by pair, median: " +
               std::to_string(median(ratios)));

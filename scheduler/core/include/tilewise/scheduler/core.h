@@ -71,7 +71,7 @@ struct Rebalance {
   TimeNs every_ns = 0;                     // how often running ops are looked at; 0: never
   TimeNs min_gain_ns = 50 * kMillisecond;  // an op must be over so much earlier for it ...
   double min_gain = 0.2;                   // ... and by so much of what it would still take
-  TimeNs again_ns = kSecond;               // until the same op is looked at again
+  TimeNs again_ns = kSecond;               // at most, until the same op is looked at again
   int max_moves = 16;                      // of one op
   std::int64_t max_points = 32'768;        // of one move ...
   std::int64_t max_reads = 65'536;         // ... and of these and the blocks that they read together
