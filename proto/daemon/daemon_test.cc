@@ -3,8 +3,19 @@
 #include <tilewise/daemon/program.h>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
+#include <new>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+#include <vector>
 
 #include "temp_folder.h"
 
@@ -27,6 +38,36 @@ Parsed parse(std::vector<std::string> arguments) {
   out.code = daemon::parse(app, static_cast<int>(argv.size()), argv.data());
   return out;
 }
+
+struct Ended {
+  int status = 0;  // as waitpid() has it
+  std::string errors;
+};
+
+// A process that does this.
+Ended end_of(const std::function<void()>& body) {
+  const testing::TempFolder folder;
+  const std::string file = folder / "errors";
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(open(file.c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+    signal(SIGABRT, SIG_DFL);  // doctest has its own
+    daemon::name_refusals("the program");
+    body();
+    _exit(0);
+  }
+  Ended ended;
+  REQUIRE(waitpid(child, &ended.status, 0) == child);
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  ended.errors = text.str();
+  return ended;
+}
+
+// As Boost throws them.
+struct Derived : std::bad_alloc {};
+
+void must_not_throw(const std::function<void()>& body) noexcept { body(); }
 
 }  // namespace
 
@@ -78,3 +119,45 @@ TEST_CASE("what is advertised can be connected to") {
 }
 
 TEST_CASE("json strings are quoted") { CHECK(json_quote("a\"b\\c\n\x01") == "\"a\\\"b\\\\c\\n\\u0001\""); }
+
+TEST_CASE("a process that is refused memory or a thread says so and ends with 3; any other end is as ever") {
+  const auto ends_with_3 = [](const std::string& what, const std::string& limit,
+                              const std::function<void()>& body) {
+    const Ended ended = end_of(body);
+    CHECK(WIFEXITED(ended.status));
+    CHECK(WEXITSTATUS(ended.status) == daemon::kExitRefused);
+    CHECK_MESSAGE(ended.errors.starts_with("the program: out of " + what + ": "), ended.errors);
+    CHECK(std::count(ended.errors.begin(), ended.errors.end(), '\n') == 1);
+    CHECK(ended.errors.find(limit) != std::string::npos);
+  };
+  ends_with_3("memory", "ulimit -v", [] { must_not_throw([] { throw std::bad_alloc(); }); });
+  ends_with_3("memory", "ulimit -v", [] { must_not_throw([] { throw Derived(); }); });
+  ends_with_3("memory", "ulimit -v", [] { std::thread([] { throw std::bad_alloc(); }).join(); });
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  const auto limit_address_space = [](rlim_t bytes) {
+    const rlimit limit{bytes, bytes};
+    setrlimit(RLIMIT_AS, &limit);
+  };
+  ends_with_3("memory", "ulimit -v", [&] {
+    limit_address_space(256 << 20);
+    must_not_throw([] {
+      while (::operator new(64) != nullptr) {
+      }
+    });
+  });
+  ends_with_3("threads", "ulimit -u", [&] {
+    limit_address_space(1 << 20);  // less than there is already: there is no room for a stack
+    must_not_throw([] { std::thread([] {}).join(); });
+  });
+#endif
+  for (const std::function<void()>& body : std::vector<std::function<void()>>{
+           [] { must_not_throw([] { throw std::runtime_error("something else"); }); },
+           [] { must_not_throw([] { throw 7; }); }, [] { std::terminate(); }}) {
+    const Ended ended = end_of(body);
+    CHECK(WIFSIGNALED(ended.status));
+    CHECK(WTERMSIG(ended.status) == SIGABRT);
+    CHECK(ended.errors.find("out of memory") == std::string::npos);
+  }
+  const Ended other = end_of([] { must_not_throw([] { throw std::runtime_error("something else"); }); });
+  CHECK(other.errors.find("something else") != std::string::npos);
+}

@@ -1,13 +1,20 @@
 #include <tilewise/config/version.h>
 #include <tilewise/daemon/program.h>
 
+#include <cxxabi.h>
 #include <malloc.h>
 #include <sched.h>
+#include <sys/uio.h>
 #include <unistd.h>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <system_error>
 
 namespace tilewise::daemon {
 namespace {
@@ -39,7 +46,47 @@ std::vector<std::string> with_environment(const CLI::App& app, std::vector<std::
   return all;
 }
 
+const char* refused_program = nullptr;
+std::terminate_handler otherwise = nullptr;
+
+// What the system refused, and what to look at; none: the exception in flight is something else. (std::current_exception() would ask for
+// memory to be thrown again.)
+const char* refused() {
+  if (abi::__cxa_current_exception_type() == nullptr) return nullptr;
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return ": out of memory: the system refused this process host memory, ending. Look at the limit of its "
+           "address space (ulimit -v), "
+           "at vm.overcommit_memory and vm.max_map_count, and at the memory of its container\n";
+  } catch (const std::system_error& e) {
+    if (e.code() != std::errc::resource_unavailable_try_again) return nullptr;
+    return ": out of threads: the system refused this process one more, ending. Look at the limits of "
+           "processes and of address space "
+           "(ulimit -u, ulimit -v), at kernel.threads-max, and at the tasks of its container (pids.max)\n";
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+[[noreturn]] void on_terminate() {
+  const char* why = refused();
+  if (why == nullptr) {
+    otherwise();
+    std::abort();
+  }
+  const auto part = [](const char* text) { return iovec{const_cast<char*>(text), std::strlen(text)}; };
+  const std::array line{part(refused_program), part(why)};
+  (void)!writev(STDERR_FILENO, line.data(), static_cast<int>(line.size()));  // nobody is left to tell
+  _exit(kExitRefused);
+}
+
 }  // namespace
+
+void name_refusals(const char* program) {
+  refused_program = program;
+  otherwise = std::set_terminate(on_terminate);
+}
 
 void keep_freed_memory() {
   constexpr int kKeptBytes = 32 << 20;

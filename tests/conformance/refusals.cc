@@ -89,6 +89,9 @@ void* memory(std::size_t bytes, std::size_t alignment) {
   if (bytes == kBlockBytes && armed(Allocator::kBlock) && !executes() && gettid() != getpid() &&
       fails(Allocator::kBlock))
     return nullptr;
+  if (armed(Allocator::kThread) && gettid() == shared->thread.load(std::memory_order_relaxed) &&
+      fails(Allocator::kThread))
+    return nullptr;
   if (bytes == 0) bytes = 1;
   if (alignment <= alignof(max_align_t)) return std::malloc(bytes);
   return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);

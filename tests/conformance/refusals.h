@@ -11,8 +11,8 @@
 namespace tilewise {
 
 // kDiskAsItIs: kDisk, where no file system can reserve room beforehand. kBlock: memory of the host of exactly kBlockBytes, where no
-// step runs and not on the process's first thread.
-enum class Allocator { kDevice, kHost, kDisk, kDiskAsItIs, kRead, kLibrary, kGpu, kPinned, kBlock };
+// step runs and not on the process's first thread. kThread: memory of the host for the thread `thread`.
+enum class Allocator { kDevice, kHost, kDisk, kDiskAsItIs, kRead, kLibrary, kGpu, kPinned, kBlock, kThread };
 
 constexpr std::size_t kBlockBytes = 33'000;  // nothing else is so large
 
@@ -20,6 +20,7 @@ struct Refusals {
   std::atomic<int> armed{-1};         // an Allocator, or none
   std::atomic<std::int64_t> left{0};  // requests until the one that fails
   std::atomic<std::int64_t> seen{0};
+  std::atomic<int> thread{0};  // a process's first has the process's number
 
   // From now on the k-th request fails (the first is 1), the others go through.
   void refuse(Allocator which, std::int64_t k) {

@@ -46,6 +46,12 @@ class Refusing {
   Refusals* shared_;
 };
 
+int times(const std::string& text, const std::string& part) {
+  int n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
 struct Counted {
   int refused = 0, errors = 0;
 };
@@ -254,6 +260,72 @@ TEST_CASE(
     w.check_alive();
   }
   CHECK(nothing_left(w.cluster));
+}
+
+TEST_CASE(
+    "a worker's loop that is refused memory, wherever, ends its process in so many words, and nothing is "
+    "wrong") {
+  Cluster cluster({.workers = 1, .devices = 2});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  const auto work = [&] { return values(session.compute({products(session, 256, 64, 6)})); };
+  const std::vector<double> expected = work();
+  int next = 1, ended = 0;
+  // Each number is some half more than the last: from what comes at once to where there are no more requests.
+  for (std::int64_t k = 1;; k += 1 + k / 2) {
+    CAPTURE(k);
+    REQUIRE(k < 1'000'000);
+    Refusing refusing;
+    cluster.add_worker({}, {}, refusing.environment());
+    Process& parent = cluster.worker(next++);
+    REQUIRE(session.wait_for_devices(4, kPatience));
+    REQUIRE(eventually([&] { return parent.errors().find("ready address=") != std::string::npos; }));
+    refusing->thread = working(parent.pid());
+    refusing->refuse(Allocator::kThread, k);
+    CHECK(same_bits(work(), expected));
+    const std::int64_t requests = refusing->allow();
+    if (requests < k) parent.signal(SIGTERM);
+    const int code = parent.wait().value_or(-99);
+    REQUIRE(eventually([&] { return session.devices().size() == 2; }));
+    if (requests < k) break;
+    ++ended;
+    CHECK(code == 3);
+    CHECK_MESSAGE(
+        parent.errors().find("tilewise-worker: out of memory: the system refused") != std::string::npos,
+        parent.errors());
+    CHECK_MESSAGE(eventually([&] {
+                    return times(cluster.scheduler().errors(),
+                                 "why=\"it was refused host memory or a thread\"") == ended;
+                  }),
+                  cluster.scheduler().errors());
+  }
+  MESSAGE(ended << " ended");
+  CHECK(ended > 5);
+  CHECK(nothing_left(cluster));
+}
+
+TEST_CASE("a worker whose loop was refused memory is started again, and a graph goes on") {
+  Refusing refusing;
+  Cluster cluster({.workers = 0, .devices = 2});
+  INFO(cluster.words());
+  cluster.add_worker({"--respawn"}, {}, refusing.environment());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  const std::vector<double> expected = values(session.compute({products(session)}));
+  Process& parent = cluster.worker(0);
+  const int worker = working(parent.pid());
+  refusing->thread = worker;
+  const Future request = session.compute({products(session)});
+  refusing->refuse(Allocator::kThread, 100);
+  CHECK(same_bits(values(request), expected));
+  CHECK(refusing->allow() >= 100);
+  CHECK(working(parent.pid()) != worker);
+  CHECK(parent.running());
+  CHECK_MESSAGE(parent.errors().find("starting it again") != std::string::npos, parent.errors());
+  CHECK_MESSAGE(parent.errors().find("why=\"it was refused host memory or a thread\"") != std::string::npos,
+                parent.errors());
+  CHECK(nothing_left(cluster));
 }
 
 #ifdef TILEWISE_EMULATED_LIBRARIES

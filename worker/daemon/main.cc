@@ -234,6 +234,7 @@ int work(const Settings& settings) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  daemon::name_refusals("tilewise-worker");
   transfer::UcxEngine::prepare_process();
   Settings s;
   s.devices = "host:0";

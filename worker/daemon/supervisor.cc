@@ -150,6 +150,7 @@ std::string story_of(const End& end, const BlackBox::Limits& limits) {
   if (end.killed())
     return "killed by signal " + std::to_string(WTERMSIG(end.status)) + " (" +
            strsignal(WTERMSIG(end.status)) + ")";
+  if (end.code() == daemon::kExitRefused) return "it was refused host memory or a thread";
   return "ended with exit code " + std::to_string(end.code());
 }
 

@@ -18,6 +18,7 @@ namespace tilewise::daemon {
 constexpr int kExitOk = 0;
 constexpr int kExitFailure = 1;  // while running, or nobody there
 constexpr int kExitUsage = 2;    // bad options: nothing was started
+constexpr int kExitRefused = 3;  // host memory or a thread, by the system
 
 struct CommonOptions {
   std::string listen = "127.0.0.1:0";
@@ -38,6 +39,12 @@ std::optional<int> parse(CLI::App& app, int argc, char** argv);
 
 // One line on stderr: "program: text". Returns `code`.
 int fail(const std::string& program, const Error& error, int code);
+
+// Where nobody answers for host memory or a thread that the system refuses the process (a std::bad_alloc, or a std::system_error of
+// EAGAIN, that leaves a thread or what must not throw), it says so in one line on stderr, and what to look at, and ends with
+// kExitRefused; no memory is asked for meanwhile. Any other end is as before. For main(); `program` lasts as long as the process,
+// which is why it is no string.
+void name_refusals(const char* program);
 
 // Memory of one plan is kept for the next: a thousand ops come and go with each, and without this their pages go back to
 // the system and are faulted in again. For main(): it sets what malloc does in this process.
