@@ -21,10 +21,16 @@ Result<std::optional<FileId>> look(const std::string& path) {
   return id.error();
 }
 
-// In place may be anything, a link or what we may not open: then it is none of ours.
-bool is_in_place(const std::string& final_path, FileId id) {
+// In place may be anything: a link, a pipe, what we may not open; then it is none of ours. What cannot be opened just now may be.
+Result<bool> is_in_place(const std::string& final_path, FileId id) {
   const Result<FileId> there = id_of(final_path);
-  return there && *there == id;
+  if (there) return *there == id;
+  switch (there.error().code) {
+    case Errc::kNotFound:
+    case Errc::kInvalidArgument:
+    case Errc::kPermissionDenied: return false;
+    default: return there.error();
+  }
 }
 
 }  // namespace
@@ -49,7 +55,8 @@ Result<std::optional<std::string>> find_begun(const std::string& final_path, std
   // In this order: it goes from here to there, never back.
   TW_ASSIGN(const std::optional<FileId> begun, look(temporary));
   if (begun == id) return std::optional(temporary);
-  if (is_in_place(final_path, id)) return std::optional<std::string>();
+  TW_ASSIGN(const bool in_place, is_in_place(final_path, id));
+  if (in_place) return std::optional<std::string>();
   return error(Errc::kNotFound,
                temporary + ": what was begun there is not there any more, nor is it in place");
 }
@@ -62,8 +69,10 @@ Result<Standing> standing(const std::string& final_path, std::string_view token,
   if (begun && std::all_of(parts.begin(), parts.end(), [&](FileId part) { return part == begun; }))
     return Standing::kWhole;
   // All of it was there when it was put in place, so one part that is in it says that it was.
-  if (std::any_of(parts.begin(), parts.end(), [&](FileId part) { return is_in_place(final_path, part); }))
-    return Standing::kInPlace;
+  for (const FileId part : parts) {
+    TW_ASSIGN(const bool in_place, is_in_place(final_path, part));
+    if (in_place) return Standing::kInPlace;
+  }
   return error(Errc::kNotFound, temporary + ": " +
                                     (begun ? "parts of the file are in one that is not there any more"
                                            : "what was begun there is not there any more") +

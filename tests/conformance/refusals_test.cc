@@ -5,10 +5,13 @@
 #include "temp_folder.h"
 
 #include <tilewise/client/endpoint_decorator.h>
+#include <tilewise/io/begun.h>
+#include <tilewise/io/npy.h>
 #include <tilewise/kernels/plugin.h>
 
 #include <doctest/doctest.h>
 #include <hdf5.h>
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <set>
@@ -367,6 +370,31 @@ TEST_CASE("memory to send a block from disk cannot be had: it is asked for again
     check_whole(cluster, true);
   } while (requests >= k && k < 100);
   CHECK(k > 1);
+  CHECK(requests < k);
+}
+
+TEST_CASE("a saved file that cannot be opened just now is not called another one") {
+  const TempFolder folder;
+  const std::string path = folder / "a.npy";
+  const ir::Shape shape{4};
+  const std::string temporary = *io::create_temp(path, "t", ir::DType::kInt64, shape);
+  const std::array parts{*io::id_of(temporary)};
+  REQUIRE(io::commit(path, "t", ir::DType::kInt64, shape, parts).has_value());
+  std::int64_t requests = 0, k = 0;
+  do {
+    ++k;
+    CAPTURE(k);
+    refuse(Allocator::kRead, k);
+    const Status again = io::commit(path, "t", ir::DType::kInt64, shape, parts);
+    requests = allow();
+    CHECK(again.has_value() == (requests < k));
+    if (!again) CHECK_MESSAGE(again.error().code == Errc::kIo, again.error().message);
+    refuse(Allocator::kRead, k);
+    const auto found = io::find_begun(path, "t", parts[0]);
+    CHECK(found.has_value() == (allow() < k));
+    CHECK((found ? !*found : found.error().code == Errc::kIo));
+  } while (requests >= k && k < 30);
+  CHECK(k > 3);
   CHECK(requests < k);
 }
 

@@ -203,31 +203,46 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "checkpoints: room on the disk is refused at each of the writes of one: nothing is lost, and the next "
-    "one is whole") {
-  Refusing refusing;
-  const TempFolder folder;
-  Cluster cluster(
-      {.workers = 0, .devices = 1, .scheduler_args = {"--checkpoint-dir", folder / ""}, .keep_state = true});
-  INFO(cluster.words());
-  cluster.add_worker({"--respawn"}, {}, refusing.environment());
-  const Session session = cluster.session();
-  REQUIRE(session.wait_for_devices(1, kPatience));
-  Loop loop(session);
-  std::int64_t requests = 0, k = 0;
-  do {
-    ++k;
-    CAPTURE(k);
-    refusing->refuse(Allocator::kDisk, k);
-    loop.run(4'500);
+    "checkpoints: room on the disk, reads and memory are refused in turn: nothing is lost, and the next is "
+    "whole") {
+  struct Kind {
+    Allocator which;
+    std::int64_t gap;   // the next request to be refused is one and a `gap`-th further
+    const char* words;  // of a checkpoint's task
+  };
+  for (const Kind& kind : {Kind{Allocator::kDisk, 50, "No space left on device"},
+                           Kind{Allocator::kRead, 50, "Input/output error"},
+                           Kind{Allocator::kHost, 1, "the process has no memory"}}) {
+    CAPTURE(kind.words);
+    Refusing refusing;
+    const TempFolder folder;
+    Cluster cluster({.workers = 0,
+                     .devices = 1,
+                     .scheduler_args = {"--checkpoint-dir", folder / ""},
+                     .keep_state = true});
+    INFO(cluster.words());
+    cluster.add_worker({"--respawn"}, {}, refusing.environment());
+    const Session session = cluster.session();
+    REQUIRE(session.wait_for_devices(1, kPatience));
+    Loop loop(session);
+    std::int64_t requests = 0, refused = 0;
+    for (std::int64_t k = 1;; k += 1 + k / kind.gap, ++refused) {
+      CAPTURE(k);
+      REQUIRE(refused < 50);
+      refusing->refuse(kind.which, k);
+      loop.run(4'500);
+      CHECK(loop.right());
+      requests = refusing->allow();
+      if (requests < k) break;
+    }
+    CHECK(refused > 4);  // each block, and what is said of them
+    const std::string log = cluster.scheduler().errors();
+    const std::size_t told = log.find("checkpoint, block");
+    REQUIRE_MESSAGE(told != std::string::npos, log);
+    CHECK_MESSAGE(log.find(kind.words, told) != std::string::npos, log);
+    kill(working(cluster.worker(0).pid()), SIGKILL);
     CHECK(loop.right());
-    requests = refusing->allow();
-  } while (requests >= k && k < 50);
-  CHECK(k > 4);  // each block, and what is said of them
-  CHECK(requests < k);
-  CHECK(cluster.scheduler().errors().find("checkpoint") != std::string::npos);
-  kill(working(cluster.worker(0).pid()), SIGKILL);
-  CHECK(loop.right());
+  }
 }
 
 TEST_CASE(
