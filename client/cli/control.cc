@@ -59,6 +59,7 @@ Result<std::unique_ptr<Control>> Control::connect(const std::string& scheduler, 
 
 // What has come by now is no answer to it.
 Status Control::send(const msg::Message& message) {
+  if (!link_) return *closed_;
   if (!std::holds_alternative<msg::Pong>(message)) inbox_.clear();
   TW_TRY(codec::encode(message, buffer_));
   return link_->send(codec::frame_type(message), buffer_.bytes());
@@ -84,7 +85,13 @@ template <class T> Result<T> Control::receive() {
     inbox_.erase(inbox_.begin(), next);  // what came before it was for nobody
     return found.has_value() || closed_.has_value();
   };
-  if (!loop_->run_until(look, timeout_ns_)) return error(Errc::kTimeout, "no answer from " + address_);
+  if (!loop_->run_until(look, timeout_ns_)) {
+    // Most answers do not say of what: this one's would be taken for the next one's.
+    closed_ = error(Errc::kUnavailable,
+                    "the link to " + address_ + " was given up when a question had no answer in time");
+    link_.reset();
+    return error(Errc::kTimeout, "no answer from " + address_);
+  }
   if (found) return std::move(*found);
   return refused ? *refused : *closed_;
 }

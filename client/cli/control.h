@@ -16,6 +16,7 @@ class Control {
                                                   TimeNs timeout_ns);
   ~Control();
 
+  // A question that has no answer in time (kTimeout) is the end of the link: each one after it is kUnavailable.
   const msg::Welcome& welcome() const { return welcome_; }
   const std::string& address() const { return address_; }
   Result<msg::StatusReply> status();

@@ -144,11 +144,14 @@ struct Scene {
   }};
   std::unique_ptr<Control> control;
 
-  explicit Scene(std::vector<msg::Message> before, Instead then = {})
+  explicit Scene(std::vector<msg::Message> before, Instead then = {}, TimeNs patience = kPatience)
       : first(std::move(before)), instead(std::move(then)) {
-    auto made = Control::connect(scheduler.address().to_string(), scheduler.token_file(), kPatience);
+    control = connected(patience);
+  }
+  std::unique_ptr<Control> connected(TimeNs patience) {
+    auto made = Control::connect(scheduler.address().to_string(), scheduler.token_file(), patience);
     REQUIRE(made);
-    control = std::move(*made);
+    return std::move(*made);
   }
 };
 
@@ -244,4 +247,28 @@ TEST_CASE(
       CHECK(monotonic_now() - began < kPatience);
     }
   });
+}
+
+// Nor can anything come from an earlier life of the scheduler: that was another link, and the tool makes none again by itself.
+TEST_CASE(
+    "tool: every message, and answers, when a question has been given up: no later one takes them for its "
+    "own") {
+  constexpr TimeNs kShort = kSecond;
+  for (const Question question : kQuestions) {
+    CAPTURE(static_cast<int>(question));
+    Scene s(
+        {},
+        [&](int number, const msg::Message&, testing::ThreadedScheduler& me) {
+          if (number > 1) for_each_tag([&](const msg::Message& late) { me.say(late); });
+          return number == 1;
+        },
+        kShort);
+    CHECK(ask(*s.control, question) == Errc::kTimeout);
+    for (const Question next : kQuestions) CHECK(ask(*s.control, next) == Errc::kUnavailable);
+    CHECK(s.control->shutdown().error().code == Errc::kUnavailable);
+    CHECK(s.questions == 1);
+    s.questions = 2, s.instead = {};
+    const std::unique_ptr<Control> again = s.connected(kPatience);
+    for (const Question next : kQuestions) CHECK(ask(*again, next) == Errc::kOk);
+  }
 }

@@ -1,4 +1,5 @@
-// Every message and every word of peers that can reach a session: twice, late, from somebody who was declared lost, and not at all.
+// Every message and every word of peers that can reach a session: twice, late, from somebody who was declared lost or from another life, and
+// not at all.
 // One entry a tag of msg::Message; a new message does not compile until it has one (-Werror=switch).
 #include <thread>
 
@@ -42,7 +43,8 @@ struct Busy : World {
     wanted = FakeEndpoint::fetched(fetch_submit);
     fake.reply(fetch_submit);
     fake.deliver({fake.offer(wanted, 0, values.data(), 32)});
-    explaining = std::thread([this] { explained = thrown([&] { session.explain({*held * 3}); }).code(); });
+    explaining = std::thread(
+        [this] { explained = thrown([&] { refused = session.explain({*held * 3}).refused(); }).code(); });
     asked<msg::Explain>();
     tracing = std::thread([this] { traced = thrown([&] { session.state()->trace(); }).code(); });
     asked<msg::TraceRequest>();
@@ -162,6 +164,7 @@ struct Busy : World {
   msg::Submit upload_submit, fetch_submit;
   std::uint64_t wanted = 0;
   std::thread explaining, tracing;
+  std::atomic<bool> refused = false;
   std::atomic<Errc> explained{Errc::kTimeout}, traced{Errc::kTimeout};
 };
 
@@ -203,6 +206,36 @@ TEST_CASE("every message late: what it is about is over") {
     w.fake.up.on_message(message);
     CHECK(w.state() == before);
     CHECK(w.fake.take_batches().empty());
+  });
+}
+
+// Of a session that had the same place before, or before a scheduler without memory: of requests and questions that this one has not put.
+TEST_CASE("every message of another life: it is about nothing that this session has asked") {
+  constexpr std::uint64_t kOther = 1'000'000;
+  for_each_tag([](Busy& w, msg::Message message) {
+    if (std::holds_alternative<msg::Refusal>(message)) return;  // as above
+    std::visit(
+        [](auto& m) {
+          if constexpr (requires { m.request; }) m.request += kOther;
+          if constexpr (requires { m.nonce; }) m.nonce += kOther;
+          const msg::Outcome another{Errc::kInternal, "another life's"};
+          if constexpr (requires { m.outcome = another; }) m.outcome = another;
+          if constexpr (requires { m.refused = another; }) m.refused = another;
+        },
+        message);
+    if (auto* log = std::get_if<msg::Log>(&message))  // the worker that was is lost, and stays so
+      w.fake.up.on_message(*log), log->entries = {msg::PeerLost{WorkerId{99}, 1, {}}};
+    w.fake.take_batches();
+    const std::string before = w.state();
+    w.fake.up.on_message(message);
+    CHECK(w.state() == before);
+    CHECK(w.fake.take_batches().empty());
+    if (std::holds_alternative<msg::Explanation>(message))
+      std::this_thread::sleep_for(5ms);  // for who would believe it
+    w.to_the_end();
+    CHECK(w.explained == Errc::kOk);
+    CHECK(!w.refused);
+    CHECK(w.traced == Errc::kOk);
   });
 }
 

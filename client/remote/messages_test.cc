@@ -1,5 +1,5 @@
-// Every message that can come over a client's link to the scheduler: twice, before the session listens, and lost with the link. What the session
-// makes of them is its own (client/core/messages_test.cc). One entry a tag; a new message does not compile until it has one.
+// Every message that can come over a client's link to the scheduler: twice, before the session listens, late, from a scheduler of an earlier
+// life, and lost with the link. What the session makes of them is its own (client/core/messages_test.cc). One entry a tag; a new message does not compile until it has one.
 #include <tilewise/codec/codec.h>
 #include <tilewise/net/endpoint.h>
 #include <tilewise/remote/connect.h>
@@ -7,6 +7,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -84,7 +86,8 @@ Case sample(Tag tag) {
 
 // A scheduler on a thread of its own that welcomes and then says what the test says; a client's endpoint; and who listens to it.
 struct Scene {
-  Scene() {
+  // `state`: it keeps what it knows, and its clients come back.
+  explicit Scene(std::uint64_t keeps = 0) : state(keeps) {
     auto opened = net::Listener::open(
         *loop, *net::Address::parse("tcp://127.0.0.1:0"), {.handshake = {.token = token}},
         [this](std::unique_ptr<net::Link> made) {
@@ -121,9 +124,11 @@ struct Scene {
   void hear(msg::Message m) {
     if (std::holds_alternative<msg::Join>(m)) {
       msg::Welcome w;
-      w.term = 1, w.you = WorkerId{5}, w.session = SessionId{6}, w.devices = {DeviceId{7}};
+      w.term = kTerm, w.you = WorkerId{5}, w.session = SessionId{6}, w.devices = {DeviceId{7}};
+      w.state = state, w.durable = state != 0;
       send(w);
     }
+    if (std::holds_alternative<msg::Resume>(m) && on_resume) on_resume();
     const std::scoped_lock lock(mutex);
     heard.push_back(std::move(m));
   }
@@ -155,6 +160,13 @@ struct Scene {
              });
     });
   }
+  // Not counting what links say for themselves.
+  std::uint64_t received() {
+    const std::scoped_lock lock(mutex);
+    return static_cast<std::uint64_t>(std::count_if(heard.begin(), heard.end(), [](const msg::Message& m) {
+      return !std::holds_alternative<msg::Ack>(m) && !std::holds_alternative<msg::Resume>(m);
+    }));
+  }
   std::ptrdiff_t session_was_told(const msg::Message& m) {
     const std::scoped_lock lock(mutex);
     return std::count(told.begin(), told.end(), m);
@@ -164,6 +176,9 @@ struct Scene {
     return std::count(heard.begin(), heard.end(), m);
   }
 
+  static constexpr std::uint32_t kTerm = 2;
+  const std::uint64_t state;
+  std::function<void()> on_resume;  // on the scheduler's thread
   std::uint64_t nonce = 1'000;
   net::Token token = *net::Token::generate();
   std::unique_ptr<net::EventLoop> loop = std::move(*net::EventLoop::create());
@@ -176,9 +191,9 @@ struct Scene {
   std::unique_ptr<client::Endpoint> endpoint;
 };
 
-template <class Fn> void for_each_tag(Fn&& fn) {
+template <class Fn> void for_each_tag(Fn&& fn, std::uint64_t state = 0) {
   for (std::size_t tag = 0; tag < kTags; ++tag) {
-    Scene scene;
+    Scene scene(state);
     const Case c = sample(static_cast<Tag>(tag));
     REQUIRE(c.message.index() == tag);
     INFO(std::string(msg::name_of(c.message)));
@@ -218,6 +233,49 @@ TEST_CASE("remote: every message before the session listens: it is kept until th
     scene.settle();
     check_told(scene, c, 1);
   });
+}
+
+TEST_CASE("remote: every message late: a session that has stopped is told nothing") {
+  for_each_tag([](Scene& scene, const Case& c) {
+    scene.listen();
+    scene.settle();
+    std::size_t told;
+    {
+      const std::scoped_lock lock(scene.mutex);
+      told = scene.told.size();
+    }
+    scene.endpoint->stop();
+    scene.say(c.message);
+    scene.loop->post([&scene] { scene.link.reset(); });  // it would be told of that too
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const std::scoped_lock lock(scene.mutex);
+    CHECK(scene.told.size() == told);
+    CHECK(!scene.lost);
+  });
+}
+
+TEST_CASE(
+    "remote: every message of a scheduler of an earlier life: the session is told nothing, and comes back to "
+    "its own") {
+  for_each_tag(
+      [](Scene& scene, const Case& c) {
+        scene.listen();
+        scene.settle();
+        std::atomic<int> resumes = 0;
+        scene.on_resume = [&] {  // set before there is one
+          const bool older = ++resumes == 1;
+          scene.send(msg::Resumed{older ? Scene::kTerm - 1 : Scene::kTerm, scene.received()});
+          if (older) scene.send(c.message);
+        };
+        scene.loop->post([&scene] { scene.link.reset(); });
+        scene.until([&] { return scene.lost || resumes == 2; });
+        scene.settle();
+        CHECK(!scene.lost);
+        if (!std::holds_alternative<msg::Ping>(c.message)) CHECK(scene.session_was_told(c.message) == 0);
+        CHECK(scene.answered(msg::Pong{5}) == 0);
+        CHECK(scene.endpoint->welcome().you == WorkerId{5});
+      },
+      77);
 }
 
 TEST_CASE(

@@ -6,6 +6,7 @@
 
 #include "embedded.h"
 #include "programs.h"
+#include "skipped.h"
 
 namespace tilewise::cuda {
 namespace {
@@ -27,7 +28,7 @@ const std::vector<DType> kAll = all_dtypes();
 const Nvrtc* compiler() {
   static const auto opened = Nvrtc::open(0);
   if (opened) return opened->get();
-  MESSAGE("skipped: " << opened.error().message);
+  testing::skipped(opened.error().message);
   return nullptr;
 }
 

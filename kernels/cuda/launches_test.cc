@@ -7,6 +7,7 @@
 #include <set>
 
 #include "launch.h"
+#include "skipped.h"
 #include "temp_folder.h"
 
 namespace tilewise::cuda {
@@ -71,7 +72,7 @@ struct Machine {
 std::unique_ptr<Nvrtc> compiler() {
   auto opened = Nvrtc::open(0);
   if (opened) return std::move(*opened);
-  MESSAGE("skipped: " << opened.error().message);
+  testing::skipped(opened.error().message);
   return nullptr;
 }
 

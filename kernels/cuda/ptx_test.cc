@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "programs.h"
+#include "skipped.h"
 
 namespace tilewise::cuda {
 namespace {
@@ -21,7 +22,7 @@ class PtxCompiler {
   static const PtxCompiler* get() {
     static const PtxCompiler compiler;
     if (compiler.good_) return &compiler;
-    MESSAGE("skipped: " << compiler.why_);
+    testing::skipped(compiler.why_);
     return nullptr;
   }
   std::string compile(const std::string& source) const {

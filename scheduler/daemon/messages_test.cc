@@ -12,6 +12,7 @@ namespace {
 using namespace testing;
 using tilewise::testing::empty_message;
 using tilewise::testing::kTags;
+using tilewise::testing::Tag;
 
 // One of each kind that nobody has filled in, and some by chance: well-formed, and mostly about nothing that is there.
 template <class Fn> void for_each_sample(Fn&& fn) {
@@ -48,6 +49,119 @@ TEST_CASE("server: every message before its sender has joined: that link is clos
     site.until([&] { return site.peers() == 1; });  // a Join by chance may have been one
   });
   CHECK(!site.ended);
+}
+
+// What becomes of a message, once its sender has joined, that nobody has filled in.
+enum class Then { kTaken, kAnswered, kRefused, kCloses, kEndsAll };
+struct Rule {
+  Then worker, client, tool;
+  std::size_t answer = kTags;  // its tag
+
+  Then of(msg::Role role) const {
+    switch (role) {
+      case msg::Role::kWorker: return worker;
+      case msg::Role::kClient: return client;
+      case msg::Role::kTool: return tool;
+    }
+    return worker;
+  }
+};
+constexpr Rule kForEverybody{Then::kTaken, Then::kTaken, Then::kTaken};
+constexpr Rule kForNobody{Then::kRefused, Then::kRefused, Then::kRefused};
+constexpr Rule kOfWorkers{Then::kTaken, Then::kRefused, Then::kRefused};
+constexpr Rule kOfClients{Then::kRefused, Then::kTaken, Then::kRefused};
+template <class Answer> Rule answered(Then worker, Then client, Then tool) {
+  return {worker, client, tool, msg::Message(Answer{}).index()};
+}
+Rule rule(Tag tag) {
+  constexpr Then kAnswered = Then::kAnswered, kRefused = Then::kRefused;
+  switch (tag) {
+    case Tag::kPing: return answered<msg::Pong>(kAnswered, kAnswered, kAnswered);
+    case Tag::kStatusRequest: return answered<msg::StatusReply>(kAnswered, kAnswered, kAnswered);
+    case Tag::kTraceRequest: return answered<msg::TraceReply>(kRefused, kAnswered, kAnswered);
+    case Tag::kBlocksRequest: return answered<msg::BlocksReply>(kRefused, kAnswered, kAnswered);
+    case Tag::kDrainRequest: return answered<msg::DrainReply>(kRefused, kAnswered, kAnswered);
+    case Tag::kSubmit:
+    case Tag::kAnnounce: return answered<msg::SubmitReply>(kRefused, kAnswered, kRefused);
+    case Tag::kExplain:  // a tool's is of a graph that is there
+      return answered<msg::Explanation>(kRefused, kAnswered, kRefused);
+    case Tag::kProgress:
+    case Tag::kTaskFailed:
+    case Tag::kStuck:
+    case Tag::kTraceReply:
+    case Tag::kHeld:
+    case Tag::kBlocksReply:
+    case Tag::kDrained:
+    case Tag::kLinkProbed: return kOfWorkers;
+    case Tag::kReleaseArrays:
+    case Tag::kCancelRequest: return kOfClients;
+    case Tag::kLastWords: return {kRefused, kRefused, Then::kTaken};  // a supervisor's
+    case Tag::kPong:
+    case Tag::kRefusal:
+    case Tag::kAck: return kForEverybody;
+    case Tag::kResume:
+    case Tag::kLeave: return {Then::kCloses, Then::kCloses, Then::kCloses};
+    case Tag::kShutdown: return {kRefused, Then::kEndsAll, Then::kEndsAll};
+    case Tag::kJoin:
+    case Tag::kWelcome:
+    case Tag::kLog:
+    case Tag::kSubmitReply:
+    case Tag::kGraphProgress:
+    case Tag::kGraphDone:
+    case Tag::kStatusReply:
+    case Tag::kPeerHello:
+    case Tag::kArenaMap:
+    case Tag::kPeerBatch:
+    case Tag::kExplanation:
+    case Tag::kResumed:
+    case Tag::kDrainReply:
+    case Tag::kLinkProbe: return kForNobody;
+  }
+  return kForNobody;
+}
+
+TEST_CASE(
+    "server: every message once its sender has joined: taken, answered, refused, or the end of that link") {
+  for (const msg::Role role : {msg::Role::kWorker, msg::Role::kClient, msg::Role::kTool}) {
+    std::optional<Site> site;
+    CAPTURE(static_cast<int>(role));
+    for (std::size_t tag = 0; tag < kTags; ++tag) {
+      const msg::Message message = empty_message(tag);
+      const Rule expected = rule(static_cast<Tag>(tag));
+      INFO(std::string(msg::name_of(message)));
+      if (!site || site->ended) site.emplace();
+      Party peer;
+      site->connect(peer);
+      site->joins(peer, role);
+      const std::ptrdiff_t before = std::ssize(peer.heard);
+      peer.say(message);
+      site->settle(peer);
+      std::vector<std::size_t> heard;
+      for (auto m = peer.heard.begin() + before; m != peer.heard.end(); ++m) heard.push_back(m->index());
+      const std::size_t refusal = msg::Message(msg::Refusal{}).index();
+      std::vector<std::size_t> said;
+      switch (expected.of(role)) {
+        case Then::kTaken: break;
+        case Then::kAnswered: said = {expected.answer}; break;
+        case Then::kRefused: said = {refusal}; break;
+        case Then::kCloses:
+          if (static_cast<Tag>(tag) == Tag::kResume) said = {refusal};  // the other one is meant
+          break;
+        case Then::kEndsAll:
+          CHECK(peer.closed);
+          CHECK(site->ended);
+          continue;
+      }
+      CHECK(!site->ended);
+      const bool closes = expected.of(role) == Then::kCloses;
+      CHECK(peer.closed == closes);
+      if (!closes) said.push_back(msg::Message(msg::Pong{}).index());  // the test's own
+      CHECK(heard == said);
+      CHECK(site->peers() == (closes ? 1 : 2));
+      peer.link.reset();
+      site->until([&] { return site->peers() == 1; });
+    }
+  }
 }
 
 TEST_CASE("server: every message twice, from each kind of peer: at worst that peer's link is closed") {

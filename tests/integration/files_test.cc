@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "harness.h"
+#include "skipped.h"
 
 using namespace tilewise;
 using namespace tilewise::testing;
@@ -129,7 +130,7 @@ TEST_CASE("a full disk fails the save, leaves no part of a file, and nothing els
   const TempFolder folder;
   const SmallDisk disk(folder / "disk", 1 << 20);
   if (!disk.mounted()) {
-    MESSAGE("skipped: no right to mount a small file system: " << std::strerror(errno));
+    skipped(std::string("no right to mount a small file system: ") + std::strerror(errno));
     return;
   }
   const Session session = cluster.session();

@@ -17,6 +17,7 @@
 #include "harness.h"
 #include "network.h"
 #include "programs.h"
+#include "skipped.h"
 
 using namespace tilewise;
 using namespace tilewise::testing;
@@ -28,7 +29,7 @@ std::unique_ptr<Network> hosts(int count) {
   setenv("UCX_TLS", "tcp", 1);  // inherited by the workers
   std::string why;
   auto network = Network::make(count, why);
-  if (!network) MESSAGE("skipped: no hosts of their own: " << why);
+  if (!network) skipped("no hosts of their own: " + why);
   return network;
 }
 
@@ -174,13 +175,13 @@ TEST_CASE("ways that lose every twentieth packet, or carry 1 Mbit/s: the graph e
     CHECK(sent_again(*network, 0) + sent_again(*network, 1) > before);
     (void)network->lose_some(1, 0);
   } else {
-    MESSAGE("skipped: this kernel loses no packets");
+    skipped("this kernel loses no packets");
   }
   if (network->slow_down(1, 1'000'000)) {
     CHECK(same_bits(graph(), expected));
     (void)network->slow_down(1, 0);
   } else {
-    MESSAGE("skipped: this kernel slows nothing down");
+    skipped("this kernel slows nothing down");
   }
   CHECK(session.devices().size() == 2);
   for (const char* word : {"peer lost", "taken for lost", "made again"})
@@ -248,7 +249,7 @@ TEST_CASE(
   stop = true;
   monkey.join();
   if (resets == 0) {
-    MESSAGE("skipped: this kernel ends no connections");
+    skipped("this kernel ends no connections");
     return;
   }
   MESSAGE(rounds << " rounds, " << resets.load() << " resets");
@@ -275,7 +276,7 @@ TEST_CASE("links between workers are reset while graphs run: nobody leaves, and 
     CHECK(same_bits(values(future), expected));
   }
   if (resets == 0) {
-    MESSAGE("skipped: this kernel ends no connections");
+    skipped("this kernel ends no connections");
     return;
   }
   CHECK(cluster.worker(0).running());
@@ -380,7 +381,7 @@ TEST_CASE(
   REQUIRE(session.wait_for_devices(3, kPatience));
   const std::vector<double> expected = values(session.compute({products(session)}));
   if (!network->lose_large(0, 1) || !network->lose_large(1, 0)) {
-    MESSAGE("skipped: this kernel loses none");
+    skipped("this kernel loses none");
     return;
   }
   CHECK(same_bits(values(session.compute({products(session)})), expected));

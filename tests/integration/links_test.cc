@@ -7,6 +7,7 @@
 
 #include "harness.h"
 #include "network.h"
+#include "skipped.h"
 #include "watched.h"
 
 using namespace tilewise;
@@ -122,7 +123,7 @@ TEST_CASE(
   std::string why;
   const auto network = Network::make(2, why);
   if (!network) {
-    MESSAGE("skipped: no hosts of their own: " << why);
+    skipped("no hosts of their own: " + why);
     return;
   }
   const bool slow = network->slow_down(1, 20'000'000);

@@ -9,6 +9,7 @@
 
 #include "harness.h"
 #include "network.h"
+#include "skipped.h"
 #include "watched.h"
 
 using namespace tilewise;
@@ -157,7 +158,7 @@ TEST_CASE("between hosts") {
   std::string why;
   const auto network = Network::make(2, why);
   if (!network) {
-    MESSAGE("skipped: no hosts of their own: " << why);
+    skipped("no hosts of their own: " + why);
     return;
   }
   Pair pieces(true, network.get());

@@ -1,5 +1,5 @@
-// Every message that the scheduler, or somebody in its place, can send to a worker's daemon: before it has been welcomed, twice, and lost with
-// the link. One entry a tag of msg::Message; a new message does not compile until it has one (-Werror=switch).
+// Every message that the scheduler, or somebody in its place, can send to a worker's daemon: before it has been welcomed, twice, late, from a
+// scheduler of an earlier life, and lost with the link. One entry a tag of msg::Message; a new message does not compile until it has one (-Werror=switch).
 // What the log and peers say is the core's (worker/core/messages_test.cc).
 #include "daemon.h"
 
@@ -36,10 +36,10 @@ Case sample(Tag tag) {
   switch (tag) {
     case Tag::kWelcome: {  // of another life
       msg::Welcome another;
-      another.term = 2, another.you = WorkerId{77}, another.devices = {DeviceId{78}};
+      another.term = 3, another.you = WorkerId{77}, another.devices = {DeviceId{78}};
       return {another};
     }
-    case Tag::kLog: return {msg::Log{1, 1, {msg::Retire{{OpId{3}}}}}};
+    case Tag::kLog: return {msg::Log{2, 1, {msg::Retire{{OpId{3}}}}}};
     case Tag::kShutdown: return {msg::Shutdown{}, Case::kNoAnswer, Errc::kOk};
     case Tag::kPing: return answered<msg::Pong>(msg::Ping{5});
     case Tag::kPong: return {msg::Pong{5}};
@@ -98,6 +98,7 @@ struct Scene {
     REQUIRE(opened);
     listener = std::move(*opened);
     DaemonOptions options{.scheduler = listener->address(), .token = token};
+    options.reconnect_timeout_ns = kPatience;
     options.name = "alone";
     options.listen = {"tcp://127.0.0.1:0"};
     options.map_peers = false;
@@ -105,14 +106,16 @@ struct Scene {
     devices.push_back(device::make_host_device({.memory_bytes = 1 << 22}));
     auto started = Daemon::start(
         *loop, std::move(options), std::move(devices), plugins,
-        [this](const std::vector<std::string>&) { ++ready; }, [this](Status why) { ended = std::move(why); });
+        [this](const std::vector<std::string>&) { ++ready; },
+        [this](Status why) { ended = std::move(why), ++ends; });
     REQUIRE(started);
     daemon = std::move(*started);
     until([&] { return count(msg::Message(msg::Join{}).index()) == 1; });
   }
-  void welcome() {
+  void welcome(std::uint64_t state = 0) {
     msg::Welcome w;
-    w.term = 1, w.you = kSelf, w.devices = {kHere};
+    w.term = kTerm, w.you = kSelf, w.devices = {kHere};
+    w.state = state, w.durable = state != 0;
     say(w);
     until([&] { return ready == 1; });
   }
@@ -140,7 +143,16 @@ struct Scene {
     });
   }
 
+  // Not counting what links say for themselves.
+  std::uint64_t received() const {
+    return static_cast<std::uint64_t>(std::count_if(heard.begin(), heard.end(), [](const msg::Message& m) {
+      return !std::holds_alternative<msg::Ack>(m) && !std::holds_alternative<msg::Resume>(m);
+    }));
+  }
+  std::ptrdiff_t resumes() const { return count(msg::Message(msg::Resume{}).index()); }
+
   static constexpr std::uint64_t kSettling = 1'000;
+  static constexpr std::uint32_t kTerm = 2;
   std::uint64_t nonce = kSettling;
   net::Token token = *net::Token::generate();
   kernels::PluginTable plugins;
@@ -148,7 +160,7 @@ struct Scene {
   std::unique_ptr<net::Listener> listener;
   std::unique_ptr<net::Link> link;
   std::vector<msg::Message> heard;  // by the scheduler
-  int ready = 0;
+  int ready = 0, ends = 0;
   std::optional<Status> ended;
   std::unique_ptr<Daemon> daemon;
 };
@@ -198,6 +210,59 @@ TEST_CASE("daemon: every message before it was welcomed: it waits for that") {
     REQUIRE(scene.ended.has_value() == c.ends.has_value());
     if (!c.ends) return scene.welcome();
     CHECK(scene.how() == *c.ends);
+  });
+}
+
+TEST_CASE("daemon: every message late: after the peer that it may be about, and after its own end") {
+  for_each_tag([](Scene& scene, const Case& c) {
+    scene.welcome();
+    const msg::PeerInfo gone{WorkerId{9}, msg::Role::kWorker, "gone", "host", {}, {DeviceId{1234}}, {}};
+    scene.say(msg::Log{Scene::kTerm, 1, {msg::PeerJoined{gone}, msg::PeerLost{gone.id, 1, {}}}});
+    scene.settle();
+    scene.say(c.message);
+    scene.settle();
+    REQUIRE(scene.ended.has_value() == c.ends.has_value());
+    if (c.answer != Case::kNoAnswer) CHECK(scene.count(c.answer) == 1);
+    if (!c.ends) {
+      scene.say(msg::Shutdown{});
+      scene.settle();
+      REQUIRE(scene.ended.has_value());
+      CHECK(scene.how() == Errc::kOk);
+    }
+    const std::size_t said = scene.heard.size();
+    scene.ended = Status();  // another end would be told as well
+    scene.say(c.message);
+    scene.say(msg::Shutdown{});
+    (void)scene.loop->run_until([&] { return scene.heard.size() > said || !*scene.ended; }, 5 * kMillisecond);
+    CHECK(scene.heard.size() == said);
+    CHECK(scene.how() == Errc::kOk);
+    CHECK(scene.ends == 1);
+  });
+}
+
+TEST_CASE(
+    "daemon: every message of a scheduler of an earlier life: nobody obeys, and its own is looked for") {
+  for_each_tag([](Scene& scene, const Case& c) {
+    scene.welcome(77);
+    scene.link.reset();
+    scene.until([&] { return scene.resumes() == 1; });
+    const std::uint64_t received = scene.received();
+    const std::size_t said = scene.heard.size();
+    scene.say(msg::Resumed{Scene::kTerm - 1, received});
+    scene.say(c.message);
+    scene.until([&] { return scene.ended || scene.resumes() == 2; });
+    REQUIRE(!scene.ended);
+    scene.say(msg::Resumed{Scene::kTerm, received});
+    scene.settle();
+    REQUIRE(!scene.ended);
+    CHECK(scene.ready == 1);
+    CHECK(std::all_of(scene.heard.begin() + static_cast<std::ptrdiff_t>(said), scene.heard.end(),
+                      [](const msg::Message& m) {
+                        return m == msg::Message(msg::Pong{Scene::kSettling + 1}) ||
+                               std::holds_alternative<msg::Resume>(m);
+                      }));
+    scene.say(msg::BlocksRequest{70, ArrayId{1}, 0, 4});  // and it is who it was
+    scene.until([&] { return scene.count(msg::Message(msg::BlocksReply{}).index()) == 1; });
   });
 }
 

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "skipped.h"
+
 using namespace tilewise;
 using namespace tilewise::cuda;
 namespace fs = std::filesystem;
@@ -40,7 +42,7 @@ TEST_CASE("libraries are looked for where they are told to be, then beside Pytho
 
 TEST_CASE("without a driver there is a reason, and no device") {
   if (driver()) {
-    MESSAGE("skipped: there is a driver");
+    testing::skipped("there is a driver");
     return;
   }
   CHECK(device::cuda_device_count() == 0);
