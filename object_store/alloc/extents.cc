@@ -268,7 +268,8 @@ Arena::NodeId Arena::join_run(NodeId head, std::int64_t bytes) {
     const NodeId next = nodes_[id].right;
     make_used(id);
     if (state == State::kPending) {
-      TW_CHECK(fence.merge(fences_[id]), "best_run chose a run whose fences do not fit");
+      const bool merged = fence.merge(fences_[id]);
+      TW_CHECK(merged, "best_run chose a run whose fences do not fit");
     }
     if (total + nodes_[id].bytes > bytes) {
       const NodeId tail = cut(id, bytes - total);

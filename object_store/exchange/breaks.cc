@@ -163,7 +163,8 @@ Status Exchange::Impl::put(Peer& peer, std::uint16_t type, std::span<const std::
     return error(Errc::kLimitExceeded,
                  std::to_string(peer.sent.bytes()) + " bytes are not known to have arrived");
   TW_TRY(link.send(type, bytes));
-  TW_CHECK(peer.sent.push(type, bytes), "more is kept than there is room for");
+  const bool pushed = peer.sent.push(type, bytes);
+  TW_CHECK(pushed, "more is kept than there is room for");
   return {};
 }
 

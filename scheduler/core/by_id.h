@@ -36,7 +36,8 @@ template <class IdT, class T> class ById {
   const T& at(IdT id) const { return const_cast<ById*>(this)->at(id); }
   void erase(IdT id) {
     index_.erase(id.value);
-    TW_CHECK(records_.erase(id) == 1, "erasing an unknown id");
+    const std::size_t erased = records_.erase(id);
+    TW_CHECK(erased == 1, "erasing an unknown id");
   }
   std::size_t size() const { return records_.size(); }
   auto all() { return std::views::values(records_); }

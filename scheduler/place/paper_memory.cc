@@ -122,7 +122,8 @@ bool PaperMemory::make_room(std::int64_t bytes, std::int64_t spare, std::int64_t
   double written = now;
   for (const Block block : leaving) {
     State& state = blocks_.at(block);
-    TW_CHECK(write(state, written), "there was a place below for a block on paper");
+    const bool placed = write(state, written);
+    TW_CHECK(placed, "there was a place below for a block on paper");
     leave(block, state);
   }
   now = std::max(now, written);
