@@ -1,4 +1,5 @@
 // The clock, the scheduler's side, and the life of a world. Workers: world_workers.cc; clients: world_clients.cc.
+#include "last_words.h"
 #include "world_parts.h"
 
 #include <sstream>
@@ -146,7 +147,7 @@ std::string Knobs::describe() const {
     << (uploads ? "" : ", no uploads") << (minimum ? ", minimum" : "")
     << (checkpoint_files ? ", checkpoints in files" : "") << (own_folders ? " of each host" : "")
     << ", file steps failing " << file_fails << ", files lost " << file_losses << ", new folders "
-    << new_folder << ", link probes " << link_probes;
+    << new_folder << ", link probes " << link_probes << ", dies of " << dies;
   return s.str();
 }
 
@@ -221,6 +222,7 @@ Outcome World::run() {
     if (prng_.chance(knobs_.vanish))
       at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this, c] { vanish(c); });
   }
+  if (knobs_.dies != 0) at(knobs_.max_delay_ns * 8, [this] { die_of(knobs_.dies); });
   constexpr std::int64_t kMaxEvents = 2'000'000;
   while (!events_.empty() && outcome_.violation.empty()) {
     if (++outcome_.events > kMaxEvents) violate("no end after 2e6 events");

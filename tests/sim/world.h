@@ -97,6 +97,7 @@ struct Knobs {
   std::size_t held_ranges = 1'000'000;  // of one answer to a loss
   int alloc_fails_at = 0;               // the so-many-th request for memory, of whatever kind, fails
   bool alloc_lasts = false;             // and all after it
+  int dies = 0;  // not 0: the process that runs it, of this signal or Death (last_words.h)
   static constexpr std::int64_t kSlowest = 100, kLongestClog = 40, kLongestLoan = 400, kMostLosses = 6;
   TimeNs longest_delay_ns() const;
   TimeNs stuck_ns() const;  // after which what waits for memory is said to be stuck
