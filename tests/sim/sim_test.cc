@@ -402,12 +402,28 @@ FAMILY_CASE("files",
 
 FAMILY_CASE("minimum",
             "what is made again after a loss is what an oracle finds necessary, and no block more") {
-  run_worlds("minimum", {"recoveries compared with the minimum", "recoveries compared beside copies",
-                         "recoveries that were not compared", "recoveries that are the minimum to the block",
-                         "recoveries that make nothing again", "blocks made again that must be",
-                         "blocks made again that their living makers had let go",
-                         "wanted blocks of the lost that others have", "losses on losses",
-                         "calls on listed blocks", "killed workers", "requests done"});
+  run_worlds("minimum",
+             {"recoveries compared with the minimum",
+              "recoveries compared beside copies",
+              "recoveries that were not compared",
+              "recoveries that are the minimum to the block",
+              "recoveries that make nothing again",
+              "blocks made again that must be",
+              "blocks made again that their living makers had let go",
+              "wanted blocks of the lost that others have",
+              "losses on losses",
+              "surveys compared with the minimum",
+              "departures compared with the minimum",
+              "tasks that who left had not begun",
+              "uploads asked for again that must be",
+              "recoveries given up for uploads that are lost",
+              "tasks of several results made again",
+              "tasks whose wanted results one other device has",
+              "maps of several outputs",
+              "calls on listed blocks",
+              "killed workers",
+              "requests done"},
+             200);
 }
 
 // Too rare for the default seeds: worlds that are known to show it.
@@ -424,6 +440,7 @@ TEST_CASE("rare branches are reached by worlds that are known for them") {
       {"no memory for buffers for disk", "starving", {63}},
       {"no memory for copies between neighbours", "starving", {2026112737, 2026112841, 2026112965}},
       {"lost: past cut", "files", {170, 190}},
+      {"tasks made again as their results lie apart", "minimum", {126, 359}},
       {"refused: nobody had joined yet", "files", {2027000470}},
       {"failed: not found", "starving", {2027000054}},
       {"refused: task failed", "trees", {65}},

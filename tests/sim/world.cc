@@ -165,8 +165,6 @@ World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
   if (knobs.hush_ns > 0) options.stuck_again_ns = knobs.stuck_ns();
   if (knobs.recompute_ops > 0) options.max_recompute_ops = static_cast<std::size_t>(knobs.recompute_ops);
   set_moves(options);
-  // No oracle says what of several results is made again (minimum.h).
-  if (knobs.minimum) options.passes_off = {"shared-tapes"};
   if (knobs.checkpoint_files) options.checkpoint_dir = "/shared/1", options.state = knobs.seed + 1;
   scheduler_ = std::make_unique<scheduler::Core>(options);
   scheduler_options_ = std::move(options);
@@ -354,6 +352,7 @@ void World::step_scheduler(std::vector<scheduler::Event> events) {
   }
   scheduler_->step(events, now_, actions);
   scheduler_->check_invariants();
+  if (knobs_.minimum) note_ends(actions);
   perform_scheduler(actions);
   maybe_checkpoint();
   const TimeNs wait = scheduler_->next_deadline() - now_;
