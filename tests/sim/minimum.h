@@ -3,13 +3,18 @@
 //
 // Copies that clients ask for are reckoned with: whoever has one has the block, and nobody reads for one what its client does not hold.
 //
+// Of several results of a task some may be wanted, and lie apart. It must be run again where one of them is nowhere, and may be where
+// no living device has all of them, or, while who made them lives, where that one has not: a layer says of all results of a point
+// who has them, and that one may be serving others (docs/design/recovery.md). So there are two bounds here, which differ for such tasks only.
+//
+// Uploads are asked of their client while their graph runs, and nothing is made. After that a task that would have to read one cannot be run again: a
+// pass of the recovery is given up then, and only then.
+//
+// Who leaves as it was told to is as one who was lost, in the step in which it is struck off; what it had has been moved, so that others have it.
+//
 // Not for:
-//  - ops of several results: a task is run again for the one that is lost, or not because another device has all that are wanted, so
-//    what is needed depends on where they lie together; an oracle of that would be the scheduler's own rule once more;
-//  - uploads: what is lost is asked of its client while that has it, else it is an error, so nothing is made again;
-//  - failures, and what cannot be had: they end what wants it, and then less is wanted (recoveries worked out again are not compared);
-//  - workers that are to leave: what they have is moved, not made, and which of it they make themselves meanwhile is a matter of when they
-//    were asked; that nothing is made twice where nobody dies is checked in drains (note_made);
+//  - failures, and what cannot be had: they end what wants it, and then less is wanted (recoveries worked out again are not compared,
+//    but for why the first of them was);
 //  - arrays of no bytes.
 #pragma once
 #include "oracle.h"
@@ -29,6 +34,7 @@ using TaskId = std::pair<std::uint64_t, std::int64_t>;   // OpId, point
 struct Ran {               // of a task
   std::int64_t steps = 0;  // that were launched: what they read they need no more
   bool over = false;
+  DeviceId device = {};
 };
 
 class Minimum {
@@ -39,23 +45,33 @@ class Minimum {
 
   struct Truth {
     std::set<DeviceId> living;
-    std::set<BlockId> here;       // whole on some of them
-    std::set<TaskId> used_up;     // in flight, and nothing will be left of what they make
-    std::map<TaskId, Ran> ran;    // on them
-    std::vector<BlockId> wanted;  // by clients: held, or fetched and not there yet
+    std::set<DeviceId> left;                     // of whom all that is wanted should be elsewhere
+    std::map<BlockId, std::set<DeviceId>> here;  // whole on some of all these
+    std::set<BlockId> used_up;                   // in flight, and nothing will be left of it
+    std::map<TaskId, Ran> ran;                   // on living ones
+    std::vector<BlockId> wanted;                 // by clients: held, or fetched and not there yet
+    std::set<GraphId> ended;                     // their clients have no uploads for them any more
+  };
+  enum class Apart { kSuffices, kMadeAgain };  // of several wanted results of a task: each is somewhere
+  struct Need {
+    std::set<BlockId> again;                      // tasks, by their first results
+    std::map<BlockId, std::set<BlockId>> wanted;  // likewise: which of their results
+    std::set<BlockId> asked, lost;  // uploads that those read: which clients have, and which nobody has
   };
   // Wanted are besides those what tasks on living devices have still to read; what of all that no living device has or is about to make is
   // made again, and what that reads is wanted too.
-  std::set<BlockId> needed(const Truth& truth, Oracle& oracle) const;
+  Need needed(const Truth& truth, Apart apart, Oracle& oracle) const;
 
-  static std::set<BlockId> made_again(const msg::Recover& recover, const Oracle& oracle);
+  std::set<BlockId> made_again(const msg::Recover& recover) const;  // tasks, by their first results
   const std::map<std::uint64_t, std::int64_t>& arrays() const { return arrays_; }  // and their blocks
   // Arrays that a graph's client is to get.
   const std::map<GraphId, std::set<std::uint64_t>>& fetches() const { return fetches_; }
   // Copies that workers know of, and of which array.
   const std::map<std::uint64_t, std::uint64_t>& keeps() const { return keeps_; }
   bool can_tell() const { return can_tell_; }  // false: something was planned that is left out here
-  DeviceId maker_of(const BlockId& block) const { return makers_.at(block).device; }
+  BlockId task_of(const BlockId& block) const { return {first_.at(block.first), block.second}; }
+  DeviceId maker_of(const BlockId& task) const { return makers_.at(task).device; }
+  std::size_t results_of(const BlockId& task) const { return results_.at(task.first); }
 
  private:
   struct Maker {
@@ -64,9 +80,15 @@ class Minimum {
     DeviceId device;
     bool over = false;  // it was made when this became so
   };
-  std::map<BlockId, Maker> makers_;
-  std::set<BlockId> forgotten_;                   // and not made again since
-  std::map<std::uint64_t, std::uint64_t> makes_;  // op or layer -> array
+  bool missing(const BlockId& task, const std::set<BlockId>& wanted, const Truth& truth, Apart apart) const;
+  static Ran ran(const Maker& maker, const Truth& truth);
+
+  std::map<BlockId, Maker> makers_;               // of tasks, by their first results
+  std::set<BlockId> forgotten_;                   // likewise, and not made again since
+  std::map<std::uint64_t, std::uint64_t> makes_;  // op or layer -> its first array
+  std::map<std::uint64_t, std::uint64_t> first_;  // array -> the first one of its op
+  std::map<std::uint64_t, std::size_t> results_;  // of the op, by its first array
+  std::map<std::uint64_t, GraphId> uploads_;      // arrays
   std::map<std::uint64_t, std::int64_t> arrays_;
   std::map<std::uint64_t, std::uint64_t> keeps_;
   std::map<GraphId, std::set<std::uint64_t>> fetches_;

@@ -28,6 +28,7 @@ class Oracle {
   std::uint64_t made(OpId op, std::size_t output) const {
     return ops_.at(op.value).op.outputs.at(output).array;
   }
+  std::size_t results(OpId op) const { return ops_.at(op.value).op.outputs.size(); }
   // The op at this position of a graph as it was planned; none: there is no such.
   std::optional<OpId> planned(GraphId graph, std::size_t position) const;
   bool restores(OpId op) const;  // from a checkpoint

@@ -1,5 +1,7 @@
 #include "shrink.h"
 
+#include "last_words.h"
+
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -50,6 +52,7 @@ constexpr Knob kAll[] = {knob<&Knobs::clients>("clients", 1),
                          knob<&Knobs::slow_devices>("slow_devices", 0),
                          knob<&Knobs::slab_fails>("slab_fails", 0),
                          knob<&Knobs::partitions>("partitions", 0),
+                         knob<&Knobs::dies>("dies", 0),
                          knob<&Knobs::zombies>("zombies", 0),
                          knob<&Knobs::pauses>("pauses", 0),
                          knob<&Knobs::one_ways>("one_ways", 0),
@@ -97,11 +100,7 @@ std::string failure(const Knobs& knobs, const Shrinking& how) {
   if (pipe(ends) != 0) return {};
   const pid_t child = fork();
   if (child == 0) {
-    std::signal(SIGABRT, SIG_DFL);
-    std::signal(SIGPROF, SIG_DFL);
-    sigset_t limit_only;  // who was started by its own limit (sim_test.cc) has it blocked
-    sigemptyset(&limit_only), sigaddset(&limit_only, SIGPROF);
-    sigprocmask(SIG_UNBLOCK, &limit_only, nullptr);
+    forget_last_words();  // its death is this failure
     dup2(ends[1], STDERR_FILENO);
     close(ends[0]);
     const itimerval limit{{}, {how.each_ns / kSecond, how.each_ns % kSecond / 1000}};

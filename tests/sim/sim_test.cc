@@ -1,12 +1,11 @@
 // A few hundred worlds, some of them run twice; README.md says how others are chosen.
 #include "families.h"
+#include "last_words.h"
 #include "shrink.h"
 
 #include <tilewise/base/check.h>
 
 #include <doctest/doctest.h>
-#include <sys/time.h>
-#include <unistd.h>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -21,54 +20,24 @@ std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
   return text != nullptr ? static_cast<std::uint64_t>(std::strtod(text, nullptr)) : otherwise;  // "1e7" too
 }
 
-// An invariant of a core that breaks ends the process (TW_CHECK): before it does, that world is made smaller too. In a signal's handler
-// only because abort() raises it here and now, in the only thread, outside of all libraries.
-struct Now {
-  sim::Knobs knobs;
-  std::string seed_variable, changes;
-  bool shrinks = true;
-};
-Now* now = nullptr;
-
-std::string replay(const Now& world) {
-  const std::string smaller = world.shrinks ? sim::shrink(world.knobs) : world.changes;
-  return "replay with TILEWISE_SIM_WITH='" + smaller + "' " + world.seed_variable + "=" +
-         std::to_string(world.knobs.seed) + " ./dev sim";
-}
-
-// A step that does not end is interrupted anywhere, so that nothing can be done in this process but to become another one, which makes the
-// world smaller (TILEWISE_SIM_SHRINK). All that takes is made before.
 constexpr time_t kLongestWorld_s = 300;  // of the processor's time: others may need it, or stop this process
-void limit_time(time_t seconds) {
-  const itimerval limit{{}, {seconds, 0}};
-  setitimer(ITIMER_PROF, &limit, nullptr);
+
+std::string title_of(std::size_t family);
+
+sim::Again again_of(const sim::Family& family, std::uint64_t seed, const std::string& changes) {
+  return {title_of(sim::place_of(family.name)), family.variable, seed, changes};
 }
 
-struct Successor {
-  std::vector<std::string> words, variables;
-  std::vector<char*> argv, envp;
-
-  void prepare(const Now& world) {
-    std::string test = doctest::getContextOptions()->currentTest->m_name;
-    std::replace(test.begin(), test.end(), ',', '?');  // a comma would end the filter
-    words = {"sim_test", "--test-case=" + test};
-    variables = {"TILEWISE_SIM_SHRINK=1", world.seed_variable + "=" + std::to_string(world.knobs.seed)};
-    for (char** v = environ; *v != nullptr; ++v) variables.emplace_back(*v);
-    argv.clear(), envp.clear();
-    for (std::string& word : words) argv.push_back(word.data());
-    for (std::string& variable : variables) envp.push_back(variable.data());
-    argv.push_back(nullptr), envp.push_back(nullptr);
-  }
-} successor;
-
-void on_limit(int) {
-  execve("/proc/self/exe", successor.argv.data(), successor.envp.data());
-  _exit(1);
+// What it takes to run a smaller world that ends as this one does.
+std::string replay(sim::Again world, const sim::Knobs& knobs) {
+  const std::string smaller = sim::shrink(knobs);
+  world.changes += (world.changes.empty() || smaller.empty() ? "" : " ") + smaller;
+  return "replay with " + sim::command(world);
 }
 
-void on_abort(int) {
-  std::signal(SIGABRT, SIG_DFL);
-  if (now != nullptr) std::cerr << replay(*now) << std::endl;
+sim::Outcome run_world(const sim::Again& world, const sim::Knobs& knobs, bool shrinks) {
+  const sim::LastWords last_words(world, shrinks, kLongestWorld_s);
+  return sim::World(knobs).run();
 }
 
 // Of all families, for the case that demands that every count is demanded.
@@ -78,8 +47,7 @@ struct Seen {
 
 void run_worlds(std::string_view name, const std::vector<sim::Counted>& reached, std::uint64_t seeds = 100) {
   const sim::Family& family = sim::kFamilies[sim::place_of(name)];
-  const std::string seed_variable = family.variable;
-  const std::uint64_t only = from_env(seed_variable.c_str(), 0);
+  const std::uint64_t only = from_env(family.variable, 0);
   const std::uint64_t first = only != 0 ? only : from_env("TILEWISE_SIM_FROM", 1);
   const std::uint64_t count = only != 0 ? 1 : from_env("TILEWISE_SIM_SEEDS", seeds);
   const auto wanted =
@@ -93,28 +61,24 @@ void run_worlds(std::string_view name, const std::vector<sim::Counted>& reached,
     REQUIRE_MESSAGE(wrong.empty(), "no such knob: " << wrong);
     INFO(knobs.describe());
     if (std::getenv("TILEWISE_SIM_VERBOSE") != nullptr) std::cerr << knobs.describe() << std::endl;
-    Now world{knobs, seed_variable, changes != nullptr ? changes : "", changes == nullptr};
-    if (only != 0 && std::getenv("TILEWISE_SIM_SHRINK") != nullptr) {
-      FAIL_CHECK(replay(world));
+    const sim::Again world = again_of(family, seed, changes != nullptr ? changes : "");
+    const bool to_shrink = std::getenv("TILEWISE_SIM_SHRINK") != nullptr,
+               shrinks = to_shrink || changes == nullptr;
+    if (only != 0 && to_shrink) {
+      FAIL_CHECK(replay(world, knobs));
       continue;
     }
-    now = &world;
-    successor.prepare(world);
-    std::signal(SIGABRT, on_abort);
-    std::signal(SIGPROF, on_limit);
-    limit_time(kLongestWorld_s);
-    const sim::Outcome outcome = sim::World(knobs).run();
-    limit_time(0);
-    now = nullptr;
+    const sim::Outcome outcome = run_world(world, knobs, shrinks);
     events += outcome.events;
     if (!outcome.violation.empty()) {
-      FAIL_CHECK(replay(world) << ": " << outcome.violation);
+      FAIL_CHECK((shrinks ? replay(world, knobs) : "replay with " + sim::command(world))
+                 << ": " << outcome.violation);
       continue;
     }
     if (only != 0 || seed % kRepeated == 0) {
       sim::Knobs again = knobs;
       again.task_tables = false;  // what tasks read is looked up in one run and worked out in the other
-      CHECK_MESSAGE(sim::World(again).run().digest == outcome.digest,
+      CHECK_MESSAGE(run_world(world, again, shrinks).digest == outcome.digest,
                     "seed " << seed << " does not repeat itself");
     }
     checked += outcome.blocks_checked;
@@ -139,18 +103,19 @@ void run_worlds(std::string_view name, const std::vector<sim::Counted>& reached,
   }
 }
 
-template <std::size_t> constexpr bool kHasCase = false;
+template <std::size_t> constexpr const char* kTitle = nullptr;  // of the family's case
 
 // A family that nobody wrote a case for does not compile.
-template <std::size_t... Families> constexpr bool have_cases(std::index_sequence<Families...>) {
-  return (kHasCase<Families> && ...);
+template <std::size_t... Families> constexpr auto all_titles(std::index_sequence<Families...>) {
+  static_assert(((kTitle<Families> != nullptr) && ...), "each family in families.h has a FAMILY_CASE");
+  return std::array{kTitle<Families>...};
 }
 }  // namespace
 
 #define FAMILY_CASE(name, title) \
   static_assert(sim::place_of(name) < sim::kFamilyCount, "no such family"); \
   namespace { \
-  template <> [[maybe_unused]] constexpr bool kHasCase<sim::place_of(name)> = true; \
+  template <> constexpr const char* kTitle<sim::place_of(name)> = title; \
   } \
   TEST_CASE(title)
 
@@ -437,12 +402,28 @@ FAMILY_CASE("files",
 
 FAMILY_CASE("minimum",
             "what is made again after a loss is what an oracle finds necessary, and no block more") {
-  run_worlds("minimum", {"recoveries compared with the minimum", "recoveries compared beside copies",
-                         "recoveries that were not compared", "recoveries that are the minimum to the block",
-                         "recoveries that make nothing again", "blocks made again that must be",
-                         "blocks made again that their living makers had let go",
-                         "wanted blocks of the lost that others have", "losses on losses",
-                         "calls on listed blocks", "killed workers", "requests done"});
+  run_worlds("minimum",
+             {"recoveries compared with the minimum",
+              "recoveries compared beside copies",
+              "recoveries that were not compared",
+              "recoveries that are the minimum to the block",
+              "recoveries that make nothing again",
+              "blocks made again that must be",
+              "blocks made again that their living makers had let go",
+              "wanted blocks of the lost that others have",
+              "losses on losses",
+              "surveys compared with the minimum",
+              "departures compared with the minimum",
+              "tasks that who left had not begun",
+              "uploads asked for again that must be",
+              "recoveries given up for uploads that are lost",
+              "tasks of several results made again",
+              "tasks whose wanted results one other device has",
+              "maps of several outputs",
+              "calls on listed blocks",
+              "killed workers",
+              "requests done"},
+             200);
 }
 
 // Too rare for the default seeds: worlds that are known to show it.
@@ -459,6 +440,7 @@ TEST_CASE("rare branches are reached by worlds that are known for them") {
       {"no memory for buffers for disk", "starving", {63}},
       {"no memory for copies between neighbours", "starving", {2026112737, 2026112841, 2026112965}},
       {"lost: past cut", "files", {170, 190}},
+      {"tasks made again as their results lie apart", "minimum", {126, 359}},
       {"refused: nobody had joined yet", "files", {2027000470}},
       {"failed: not found", "starving", {2027000054}},
       {"refused: task failed", "trees", {65}},
@@ -469,9 +451,10 @@ TEST_CASE("rare branches are reached by worlds that are known for them") {
     for (const std::uint64_t seed : seeds) {
       CAPTURE(seed);
       std::string wrong;
-      const sim::Knobs knobs = sim::with(sim::kFamilies[sim::place_of(family)].knobs(seed), changes, wrong);
+      const sim::Family& of = sim::kFamilies[sim::place_of(family)];
+      const sim::Knobs knobs = sim::with(of.knobs(seed), changes, wrong);
       REQUIRE(wrong.empty());
-      const sim::Outcome outcome = sim::World(knobs).run();
+      const sim::Outcome outcome = run_world(again_of(of, seed, changes), knobs, true);
       CHECK_MESSAGE(outcome.violation.empty(), outcome.violation);
       times += outcome.covered.of(what);
     }
@@ -492,10 +475,12 @@ TEST_CASE("whatever may be counted is demanded") {
     CHECK_MESSAGE(seen.demanded.contains(what), "nobody demands that there be any: " << what);
 }
 
-static_assert(have_cases(std::make_index_sequence<sim::kFamilyCount>()),
-              "each family in families.h has a FAMILY_CASE");
-
 namespace {
+std::string title_of(std::size_t family) {
+  static constexpr auto kTitles = all_titles(std::make_index_sequence<sim::kFamilyCount>());
+  return kTitles[family];
+}
+
 // 400 blocks of two arrays, a millisecond each, without faults.
 TimeNs took(std::uint64_t seed, int workers, int slower, int late, bool moves) {
   sim::Knobs k;
@@ -534,14 +519,18 @@ TEST_CASE("a slow device and a newcomer cost less where what has not begun is mo
 }
 
 TEST_CASE("a world without much memory ends well or says so, whichever request for memory fails") {
+  const sim::Family& family = sim::kFamilies[sim::place_of("starving")];
   for (const std::uint64_t seed : {2u, 5u, 9u}) {
-    sim::Knobs k = sim::Knobs::starving(seed);
+    sim::Knobs k = family.knobs(seed);
     k.kills = 0, k.workers = 2, k.clients = 1, k.requests = 3, k.alloc_lasts = false;
     k.alloc_fails_at = 0;
     const std::int64_t all = sim::World(k).run().allocations;
     for (std::int64_t at = 1; at <= all; at += 1 + all / 120) {
       k.alloc_fails_at = static_cast<int>(at);
-      const sim::Outcome outcome = sim::World(k).run();
+      const sim::Again world = again_of(
+          family, seed,
+          "kills=0 workers=2 clients=1 requests=3 alloc_lasts=0 alloc_fails_at=" + std::to_string(at));
+      const sim::Outcome outcome = run_world(world, k, true);
       CHECK_MESSAGE(outcome.violation.empty(),
                     "seed " << seed << ", request " << at << ": " << outcome.violation);
       CHECK(outcome.covered.of("requests for memory that failed") == 1);
@@ -590,6 +579,15 @@ TEST_CASE("a world that ends at a check is made smaller as long as it ends at th
   const std::string changes = shrunk([](const sim::Knobs& k) -> std::string {
     TW_CHECK(k.clients >= 2, "another one");
     TW_CHECK(k.requests < 2, "this one, with " + std::to_string(k.window));
+    return {};
+  });
+  CHECK(changes.find("clients=2 requests=2 kills=0") == 0);
+}
+
+TEST_CASE("a world that ends by a signal is made smaller as long as it ends by that signal") {
+  const std::string changes = shrunk([](const sim::Knobs& k) -> std::string {
+    if (k.clients < 2) std::raise(SIGFPE);
+    if (k.requests >= 2) std::raise(SIGSEGV);
     return {};
   });
   CHECK(changes.find("clients=2 requests=2 kills=0") == 0);

@@ -1,4 +1,5 @@
 // The clock, the scheduler's side, and the life of a world. Workers: world_workers.cc; clients: world_clients.cc.
+#include "last_words.h"
 #include "world_parts.h"
 
 #include <sstream>
@@ -146,7 +147,7 @@ std::string Knobs::describe() const {
     << (uploads ? "" : ", no uploads") << (minimum ? ", minimum" : "")
     << (checkpoint_files ? ", checkpoints in files" : "") << (own_folders ? " of each host" : "")
     << ", file steps failing " << file_fails << ", files lost " << file_losses << ", new folders "
-    << new_folder << ", link probes " << link_probes;
+    << new_folder << ", link probes " << link_probes << ", dies of " << dies;
   return s.str();
 }
 
@@ -164,8 +165,6 @@ World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
   if (knobs.hush_ns > 0) options.stuck_again_ns = knobs.stuck_ns();
   if (knobs.recompute_ops > 0) options.max_recompute_ops = static_cast<std::size_t>(knobs.recompute_ops);
   set_moves(options);
-  // No oracle says what of several results is made again (minimum.h).
-  if (knobs.minimum) options.passes_off = {"shared-tapes"};
   if (knobs.checkpoint_files) options.checkpoint_dir = "/shared/1", options.state = knobs.seed + 1;
   scheduler_ = std::make_unique<scheduler::Core>(options);
   scheduler_options_ = std::move(options);
@@ -221,6 +220,7 @@ Outcome World::run() {
     if (prng_.chance(knobs_.vanish))
       at(knobs_.max_delay_ns * 8 + prng_.between(1, knobs_.kill_span_ns), [this, c] { vanish(c); });
   }
+  if (knobs_.dies != 0) at(knobs_.max_delay_ns * 8, [this] { die_of(knobs_.dies); });
   constexpr std::int64_t kMaxEvents = 2'000'000;
   while (!events_.empty() && outcome_.violation.empty()) {
     if (++outcome_.events > kMaxEvents) violate("no end after 2e6 events");
@@ -352,6 +352,7 @@ void World::step_scheduler(std::vector<scheduler::Event> events) {
   }
   scheduler_->step(events, now_, actions);
   scheduler_->check_invariants();
+  if (knobs_.minimum) note_ends(actions);
   perform_scheduler(actions);
   maybe_checkpoint();
   const TimeNs wait = scheduler_->next_deadline() - now_;

@@ -97,6 +97,7 @@ struct Knobs {
   std::size_t held_ranges = 1'000'000;  // of one answer to a loss
   int alloc_fails_at = 0;               // the so-many-th request for memory, of whatever kind, fails
   bool alloc_lasts = false;             // and all after it
+  int dies = 0;  // not 0: the process that runs it, of this signal or Death (last_words.h)
   static constexpr std::int64_t kSlowest = 100, kLongestClog = 40, kLongestLoan = 400, kMostLosses = 6;
   TimeNs longest_delay_ns() const;
   TimeNs stuck_ns() const;  // after which what waits for memory is said to be stuck
@@ -287,7 +288,11 @@ class World {
   void note_launch(int index, const worker::Launch& launch);
   void note_held();
   Minimum::Truth truth(bool most) const;
+  void note_ends(const std::vector<scheduler::Action>& actions);
   void check_minimum(const msg::Recover& recover);
+  void compare_with_minimum(const msg::Recover& recover, bool gave_up);
+  void note_compared(const msg::Recover& recover, const Minimum::Truth& truth, const Minimum::Need& least,
+                     const Minimum::Need& most, const std::set<BlockId>& again);
 
   // ways
   TimeNs delay(Way way);
@@ -429,6 +434,10 @@ class World {
   int lives_ = 1;                                          // with a folder of their own
   std::set<std::uint64_t> held_;                           // by clients, as the scheduler knows
   std::uint64_t recovered_ = 0;                            // version of the last loss that is over
+  std::uint64_t last_loss_ = 0, departed_ = 0;  // versions: the last one of somebody's, and of who left
+  bool gave_up_ = false;                        // something could not be made again
+  std::map<std::pair<std::uint32_t, std::uint64_t>, GraphId> graphs_;  // by link and request
+  std::set<GraphId> ended_, ended_now_;  // well, in earlier steps and in this one
   Outcome outcome_;
   static constexpr TimeNs kNoTimer = INT64_MAX;
   TimeNs scheduler_timer_ = kNoTimer;

@@ -49,11 +49,12 @@ struct World::Worker {
   std::map<std::uint64_t, worker::ProbeReceive> probes;            // armed
   TimeNs timer = kNoTimer;
   bool closed = false;        // the scheduler knows that it is lost
+  std::uint64_t left_at = 0;  // not 0: it was let go, with this version of losses
   std::map<TaskId, Ran> ran;  // where the minimum is asked for
   struct Told {               // what it had when it answered to this loss
     std::uint64_t version = 0;
-    std::set<BlockId> here;
-    std::set<TaskId> used_up;
+    std::map<BlockId, std::set<DeviceId>> here;
+    std::set<BlockId> used_up;
     std::map<TaskId, Ran> ran;
   };
   Told told;
