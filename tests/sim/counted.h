@@ -1,6 +1,6 @@
 // What worlds count: each kind of fault and each rare branch, in the words in which it is printed and demanded. A word that is not in this
 // list does not compile where it is written out, and stops the world where it is put together (`Counted::named`); one that no case
-// demands fails sim_test, but for those of its list of what has never been seen (`kNotSeen`).
+// demands fails sim_test.
 #pragma once
 #include <tilewise/base/check.h>
 
@@ -68,6 +68,7 @@ inline constexpr auto kCounted = std::to_array<std::string_view>({
     "copies from a peer's GPU",
     "copies made again",
     "crossings checked",
+    "cut off workers that crawl",
     "declared lost after a lease",
     "declared lost for silence",
     "departures compared with the minimum",

@@ -33,6 +33,9 @@ void World::cut_off_some() {
   const std::uint64_t self = worker.welcome.you.value;
   worker.cut_off = true;
   ++outcome_.covered["workers cut off"];
+  // What it was at goes on while what it reads becomes another's.
+  Prng p(knobs_.seed * 0xC4A + worker.welcome.you.value);
+  if (p.chance(0.5)) worker.crawls = p.between(20, 500), ++outcome_.covered["cut off workers that crawl"];
   const auto cut = [&](std::uint64_t other) {
     cut_.insert({self, other});
     cut_.insert({other, self});

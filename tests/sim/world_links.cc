@@ -59,7 +59,7 @@ TimeNs World::travel(Way way) {
 
 TimeNs World::step_time(int worker, std::size_t device) {
   if (knobs_.blocks > 0) return (worker == 0 ? knobs_.slower : 1) * kMillisecond;
-  const TimeNs time = prng_.between(200, 200'000);
+  const TimeNs time = prng_.between(200, 200'000) * workers_[static_cast<std::size_t>(worker)]->crawls;
   if (knobs_.slow_devices == 0) return time;
   const auto [it, fresh] = slow_devices_.try_emplace({worker, device}, 1);
   if (fresh && prng_.chance(knobs_.slow_devices)) {

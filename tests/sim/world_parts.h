@@ -28,6 +28,7 @@ struct World::Worker {
   std::vector<msg::Log> early;  // before the welcome was read
   bool alive = true;
   bool cut_off = false, declared_lost = false;  // it lives, and the scheduler does not hear it; and knows
+  std::int64_t crawls = 1;                      // its steps take so many times as long
   bool takes_part() const { return alive && !cut_off; }
 
   struct Stream {

@@ -27,7 +27,7 @@ Knobs Knobs::silent(std::uint64_t seed) {
 
 // So long after the last thing that happened nothing else will: all that may still be waited for is over.
 TimeNs World::rest_ns() const {
-  return 20 * std::max({knobs_.hush_ns, knobs_.lease_ns, knobs_.recovery_wait_ns});
+  return 20 * std::max({knobs_.hush_ns, knobs_.lease_ns, knobs_.recovery_wait_ns}) + knobs_.stuck_ns();
 }
 
 // What a process would do while it stands still waits, in order.
