@@ -503,7 +503,7 @@ std::uint64_t Core::Impl::digest() const {
       h.mix(stream.completed);
     }
   }
-  h.mix(parked.size()), h.mix(reached.size());
+  h.mix(words_parked), h.mix(reached.size());
   h.mix(static_cast<std::uint64_t>(window.bytes())), h.mix(static_cast<std::uint64_t>(window.waiting()));
   h.mix(last_probe), h.mix(probe_transfer), h.mix(probing ? probing->size + 1 : 0);
   return h.value();

@@ -48,7 +48,7 @@ Counters Core::counters() const {
   c.copies_live = impl_->copies.live();
   c.tasks_live = impl_->tasks.live();
   c.ops_known = impl_->ops.live();
-  c.parked = static_cast<std::int64_t>(impl_->parked.size());
+  c.parked = static_cast<std::int64_t>(impl_->words_parked);
   for (const Impl::Store& store : impl_->stores) c.below_bytes += store.places.bytes_in_use();
   c.relays = impl_->relays_live;
   c.probing = impl_->probing.has_value();

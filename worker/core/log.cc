@@ -686,15 +686,4 @@ void Core::Impl::on_peer_lost(const msg::PeerLost& lost) {
   answer(lost);
 }
 
-void Core::Impl::unpark() {
-  std::deque<std::variant<msg::Subscribe, msg::Done>> again;
-  std::swap(again, parked);
-  for (auto& message : again) {
-    if (auto* subscribe = std::get_if<msg::Subscribe>(&message))
-      on_subscribe(*subscribe);
-    else
-      on_done(std::get<msg::Done>(message));
-  }
-}
-
 }  // namespace tilewise::worker

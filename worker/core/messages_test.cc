@@ -240,3 +240,35 @@ TEST_CASE(
     CHECK(w.core->counters().copies_live == 0);
   }
 }
+
+TEST_CASE(
+    "words of peers about ops to come wait each for its own, up to so many, and then end their worker") {
+  constexpr std::int64_t kMost = 1 << 20;
+  Lists lists;
+  const ir::Op a = source(10, 1), b = source(11, 1);
+  lists.log({plan_of({on(kHere, 1, a)}, {ArrayId{10}})});
+  const auto subscribes = [&](std::uint64_t op, std::uint64_t array, std::int64_t times) {
+    msg::PeerBatch batch;
+    batch.subscribes.assign(static_cast<std::size_t>(times),
+                            {{ArrayId{array}, 0}, OpId{op}, kHere, kPeer, {}});
+    return batch;
+  };
+  lists.from_peer(subscribes(9, 11, 1));
+  lists.from_peer(subscribes(7, 10, 1));
+  lists.from_peer(subscribes(3, 10, 1));
+  CHECK(lists.core->counters().parked == 3);
+  lists.log({plan_of({on(kHere, 2, b)}, {ArrayId{11}}, 2)});
+  CHECK(lists.core->counters().parked == 3);  // of none of them
+  lists.log({plan_of({on(kPeer, 3, map_of(10, 12, a.space))}, {}, 3)});
+  CHECK(lists.core->counters().parked == 2);
+  const std::int64_t stale = lists.core->counters().stale;
+  lists.log({plan_of({on(kPeer, 9, map_of(11, 13, b.space))}, {}, 4)});  // 7 is nobody's here
+  CHECK(lists.core->counters().parked == 0);
+  CHECK(lists.core->counters().stale == stale + 1);
+  CHECK_FALSE(lists.from_peer(subscribes(20, 10, kMost)).broken);
+  CHECK(lists.core->counters().parked == kMost);
+  const std::optional<Error> broken = lists.from_peer(subscribes(21, 10, 1)).broken;
+  REQUIRE(broken);
+  CHECK(broken->code == Errc::kLimitExceeded);
+  CHECK_MESSAGE(broken->message.find("op 20") != std::string::npos, broken->message);
+}

@@ -8,6 +8,7 @@ namespace tilewise::worker {
 namespace {
 constexpr std::uint8_t kCuda = 1;                           // device::Kind
 constexpr std::uint8_t kMaxAttempts = 3, kMaxBreaks = 100;  // to have one block
+constexpr std::size_t kMaxWords = 1 << 20;                  // of peers, that wait for plans
 }  // namespace
 
 // Those that still cannot be taken are parked again.
@@ -20,10 +21,12 @@ void Core::Impl::on_batch(WorkerId from, msg::PeerBatch& batch) {
   if (!known || batch.recovery > recovery) {
     // Its announcement, or the recovery that it speaks of, is still in the log; or it is lost, and nothing from it counts
     // any more.
-    if ((known || from > last_joined) && parked_batches.size() < limits::kMaxParked)
-      parked_batches.push_back({from, std::move(batch)});
-    else
-      ++counts.stale;
+    if (!known && from <= last_joined) return void(++counts.stale);
+    if (parked_batches.size() >= limits::kMaxParked)
+      return void(out->broken =
+                      error(Errc::kLimitExceeded, std::to_string(limits::kMaxParked) +
+                                                      " messages of peers wait for the scheduler's log"));
+    parked_batches.push_back({from, std::move(batch)});
     return;
   }
   batch_recovery = batch.recovery;
@@ -70,9 +73,29 @@ void Core::Impl::subscribe(Slot slot, Slot op, DeviceId via) {
 
 // About an op that is not known: its plan is still on its way, unless the log has passed its number (ids rise): then it
 // is retired, and the message is an old one.
-void Core::Impl::park(std::variant<msg::Subscribe, msg::Done> message, OpId op) {
-  if (op <= last_op || parked.size() >= limits::kMaxParked) return void(++counts.stale);
-  parked.push_back(std::move(message));
+void Core::Impl::park(Word word, OpId op) {
+  if (op <= last_op) return void(++counts.stale);
+  if (words_parked >= kMaxWords)  // who said one that is dropped would wait for ever
+    return void(out->broken = error(Errc::kLimitExceeded,
+                                    std::to_string(kMaxWords) +
+                                        " words of peers wait for plans, the first for that of op " +
+                                        std::to_string(parked.begin()->first.value)));
+  parked[op].push_back(std::move(word));
+  ++words_parked;
+}
+
+// Those that wait for what is known by now; none of others is looked at, of which a long log has many before it.
+void Core::Impl::unpark() {
+  while (!parked.empty() && parked.begin()->first <= last_op) {
+    const auto due = parked.extract(parked.begin());
+    words_parked -= due.mapped().size();
+    for (const Word& word : due.mapped()) {
+      if (const auto* subscribe = std::get_if<msg::Subscribe>(&word))
+        on_subscribe(*subscribe);
+      else
+        on_done(std::get<msg::Done>(word));
+    }
+  }
 }
 
 bool Core::Impl::valid_block(const msg::BlockRef& block, Slot array) const {

@@ -354,7 +354,8 @@ struct Core::Impl {
   void on_transfer(const TransferDone& event);
   void end_claims(Slot copy, const std::vector<Slot>& claims, DeviceId device);
   void subscribe(Slot copy, Slot op, DeviceId via = {});
-  void park(std::variant<msg::Subscribe, msg::Done> message, OpId op);
+  using Word = std::variant<msg::Subscribe, msg::Done>;
+  void park(Word word, OpId op);
   bool claims(Slot copy, Slot op) const;
   bool owes(int device, const msg::BlockRef& block, OpId op, DeviceId owner) const;
   bool valid_block(const msg::BlockRef& block, Slot array) const;
@@ -509,10 +510,11 @@ struct Core::Impl {
     std::vector<OpId> ops;
   };
   std::deque<Ending> ending;
-  std::deque<std::variant<msg::Subscribe, msg::Done>> parked;  // about ops not known yet
-  std::deque<PeerBatchReceived> parked_batches;                // from peers not announced yet
-  OpId last_op;                                                // the highest planned: ids rise along the log
-  WorkerId last_joined;  // ids rise: an unknown one above it will be announced
+  std::map<OpId, std::vector<Word>> parked;  // about ops not known yet
+  std::size_t words_parked = 0;
+  std::deque<PeerBatchReceived> parked_batches;  // from peers not announced yet
+  OpId last_op;                                  // the highest planned: ids rise along the log
+  WorkerId last_joined;                          // ids rise: an unknown one above it will be announced
   std::map<std::tuple<DeviceId, std::uint32_t, std::uint16_t>, Reach>
       reached;                              // (of a peer's GPU, slab, by our device)
   std::map<std::uint64_t, Slot> transfers;  // nonce -> copy

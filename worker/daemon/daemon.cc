@@ -18,6 +18,16 @@ constexpr TimeNs kLeavingNs = 1 * kSecond;
 // A dead peer is reported lost by the scheduler at once, a silent one within its silence limit; one that is still a
 // member of the cluster so long after that is out of reach for us alone.
 constexpr TimeNs kUnreachableNs = 5 * kSecond;
+// Of the scheduler's log, at a time; one entry may bring more.
+constexpr std::size_t kTurnOps = 2048;
+
+std::size_t weight_of(const msg::LogEntry& entry) {
+  std::size_t ops = 1;
+  if (const auto* plan = std::get_if<msg::Plan>(&entry)) ops += plan->ops.size();
+  if (const auto* recover = std::get_if<msg::Recover>(&entry))
+    for (const msg::Plan& plan : recover->plans) ops += plan.ops.size();
+  return ops;
+}
 
 using daemon::to_string;
 
@@ -227,7 +237,7 @@ void Daemon::on_message(msg::Message message) {
     return daemon::log_warn("the scheduler refused a message", {{"why", refusal->why.message}});
   }
   if (auto* log = std::get_if<msg::Log>(&message); log != nullptr && self_)
-    return runtime_->post(std::move(*log));
+    return logs_.push_back(std::move(*log));
   daemon::log_warn("unexpected message", {{"message", msg::name_of(message)}});
 }
 
@@ -291,7 +301,8 @@ bool Daemon::turn() {
   if (options_.black_box != nullptr) options_.black_box->beat();
   if (ended_) return false;
   const TimeNs now = monotonic_now();
-  bool did = runtime_->pump(now);
+  bool did = apply_some();
+  did |= runtime_->pump(now);
   if (Status ok = runtime_->health(); !ok) {
     end(ok);
     return false;
@@ -309,6 +320,22 @@ bool Daemon::turn() {
   }
   if (!did) arm_timer(now);
   return did;
+}
+
+// A piece of the scheduler's log: others are heard in between, its pings first of all.
+bool Daemon::apply_some() {
+  std::size_t ops = 0;
+  while (!logs_.empty() && ops < kTurnOps) {
+    msg::Log& log = logs_.front();
+    msg::Log piece{log.term, log.first + log_applied_, {}};
+    for (; log_applied_ < log.entries.size() && ops < kTurnOps; ++log_applied_) {
+      ops += weight_of(log.entries[log_applied_]);
+      piece.entries.push_back(std::move(log.entries[log_applied_]));
+    }
+    if (log_applied_ == log.entries.size()) logs_.pop_front(), log_applied_ = 0;
+    runtime_->post(std::move(piece));
+  }
+  return ops > 0;
 }
 
 void Daemon::arm_timer(TimeNs now) {

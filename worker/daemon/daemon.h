@@ -8,6 +8,7 @@
 #include <tilewise/store/spill_file.h>
 #include <tilewise/worker/runtime.h>
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -64,6 +65,7 @@ class Daemon {
   void leave_if_unreachable(WorkerId peer, const Error& why, TimeNs since);
   void send(const msg::Message& message);
   bool turn();
+  bool apply_some();
   void arm_timer(TimeNs now);
   void end(Status why);
 
@@ -82,6 +84,8 @@ class Daemon {
   std::unique_ptr<courier::Courier> courier_;
   codec::Buffer buffer_;
   WorkerId self_;
+  std::deque<msg::Log> logs_;    // not applied yet
+  std::size_t log_applied_ = 0;  // entries of the first
   TimeNs give_up_at_ = 0;
   net::TimerId retry_ = 0, timer_ = 0;
   TimeNs timer_at_ = 0;

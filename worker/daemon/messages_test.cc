@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "../core/lists.h"
 #include "message_tags.h"
 #include "print_result.h"
 
@@ -275,6 +276,37 @@ TEST_CASE("daemon: every message lost with the scheduler: it ends, and says why"
     CHECK((scene.how() == Errc::kUnavailable || scene.how() == c.ends));
     if (*scene.ended) return;
     CHECK(scene.ended->error().message.find(scene.listener->address().to_string()) != std::string::npos);
+  });
+}
+
+TEST_CASE("daemon: a long log is applied piece by piece, and questions are answered in between") {
+  Scene scene;
+  scene.welcome();
+  const auto blocks_known = [&](std::uint64_t nonce) {
+    scene.say(msg::BlocksRequest{nonce, ArrayId{10}, 0, 1});
+    const msg::BlocksReply* reply = nullptr;
+    scene.until([&] {
+      for (const msg::Message& m : scene.heard)
+        if (const auto* r = std::get_if<msg::BlocksReply>(&m); r != nullptr && r->nonce == nonce) reply = r;
+      return reply != nullptr;
+    });
+    return !reply->copies.empty();
+  };
+  std::vector<msg::LogEntry> entries(50'000, msg::ForgetPlans{});
+  entries.push_back(test::plan_of({test::on(kHere, 1, test::source(10, 1))}, {ArrayId{10}}));
+  scene.say(msg::Log{Scene::kTerm, 1, std::move(entries)});
+  // Comes behind it, and is a log of its own.
+  scene.say(msg::Log{
+      Scene::kTerm, 50'002, {test::plan_of({test::on(kHere, 2, test::source(11, 1))}, {ArrayId{11}})}});
+  std::uint64_t asked = 0;
+  while (!blocks_known(++asked)) REQUIRE(asked < 1'000);
+  CHECK(asked > 5);
+  scene.until([&] {
+    return std::any_of(scene.heard.begin(), scene.heard.end(), [](const msg::Message& m) {
+      const auto* progress = std::get_if<msg::Progress>(&m);
+      return progress != nullptr && std::any_of(progress->ops.begin(), progress->ops.end(),
+                                                [](const auto& op) { return op.op == OpId{2}; });
+    });
   });
 }
 
