@@ -1,4 +1,5 @@
 // Links over TCP that break: what comes over the next one.
+#include "sanitizers.h"
 #include "way.h"
 
 #include <tilewise/base/prng.h>
@@ -384,8 +385,10 @@ TEST_CASE("a way that is cut anywhere, again and again: each batch comes once an
       kPatience;  // sanitizers on a busy machine need more than the usual 10 s for so many cuts
   Node a(*loop, 1, std::move(first)), b(*loop, 2, std::move(second));
   Way way(b.addresses[0]);
-  way.cut_after(
-      1'500'000);  // the largest batches of both sides are a third of it: something has to get through in time
+  // The largest batches of both sides are a third of it: something has to get through in time. A reset takes with it what the receiver
+  // has not read, and with sanitizers that is most of what was sent.
+  constexpr bool kSlow = tilewise::testing::kOfSanitizers > 0;
+  way.cut_after(kSlow ? 6'000'000 : 1'500'000);
   introduce_over(way, a, b);
   constexpr std::uint64_t kMany = 3'000;
   Prng prng(11);
@@ -431,7 +434,7 @@ TEST_CASE("a way that is cut anywhere, again and again: each batch comes once an
   }
   const Counters counters = a.exchange->counters();
   MESSAGE(counters.breaks << " breaks, " << counters.repeated << " messages repeated");
-  CHECK(counters.breaks > 10);
+  CHECK(counters.breaks > (kSlow ? 2 : 10));
   CHECK(counters.repeated > 0);
 }
 
