@@ -189,6 +189,7 @@ inline constexpr auto kCounted = std::to_array<std::string_view>({
     "refused: already exists",
     "refused: cancelled",
     "refused: disk full",
+    "refused: i/o error",
     "refused: invalid argument",
     "refused: nobody had joined yet",
     "refused: not found",
