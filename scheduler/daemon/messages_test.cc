@@ -1,6 +1,7 @@
 // Every message over a link to the scheduler's server, as it is when nobody has filled it in and as it is by chance: before its sender has
-// joined, twice from each kind of peer, after each other one, and from one that is gone at once. Whatever becomes of that link, nobody else notices. All
-// alternatives of msg::Message are gone through, so a new one is in. (What messages with a meaning do is the core's: scheduler/core/messages_test.cc.)
+// joined, twice from each kind of peer, after each other one, over a link that another has taken the place of, from a peer of another
+// scheduler's state, and from one that is gone at once. Whatever becomes of that link, nobody else notices. A new message does not compile
+// until it has a rule (-Werror=switch). (What messages with a meaning do is the core's: scheduler/core/messages_test.cc.)
 #include <doctest/doctest.h>
 
 #include "random_message.h"
@@ -120,6 +121,18 @@ Rule rule(Tag tag) {
   return kForNobody;
 }
 
+// Why one is refused: with what, and in which words.
+std::pair<Errc, std::string> refusal_of(Tag tag, msg::Role role) {
+  if (tag == Tag::kJoin) return {Errc::kAlreadyExists, "has joined already"};
+  if (tag == Tag::kShutdown) return {Errc::kPermissionDenied, "only a client or a tool"};
+  if (tag == Tag::kResume) return {Errc::kInvalidArgument, "a Resume is the first message on its link"};
+  const char* const of = role == msg::Role::kWorker   ? "worker"
+                         : role == msg::Role::kClient ? "client"
+                                                      : "tool";
+  const msg::Message message = empty_message(static_cast<std::size_t>(tag));
+  return {Errc::kInvalidArgument, std::string(msg::name_of(message)) + " is not for a " + of};
+}
+
 TEST_CASE(
     "server: every message once its sender has joined: taken, answered, refused, or the end of that link") {
   for (const msg::Role role : {msg::Role::kWorker, msg::Role::kClient, msg::Role::kTool}) {
@@ -137,7 +150,14 @@ TEST_CASE(
       peer.say(message);
       site->settle(peer);
       std::vector<std::size_t> heard;
-      for (auto m = peer.heard.begin() + before; m != peer.heard.end(); ++m) heard.push_back(m->index());
+      for (auto m = peer.heard.begin() + before; m != peer.heard.end(); ++m) {
+        heard.push_back(m->index());
+        const auto* refusal = std::get_if<msg::Refusal>(&*m);
+        if (refusal == nullptr) continue;
+        const auto [code, words] = refusal_of(static_cast<Tag>(tag), role);
+        CHECK(refusal->why.code == code);
+        CHECK_MESSAGE(refusal->why.message.find(words) != std::string::npos, refusal->why.message);
+      }
       const std::size_t refusal = msg::Message(msg::Refusal{}).index();
       std::vector<std::size_t> said;
       switch (expected.of(role)) {
@@ -262,6 +282,78 @@ TEST_CASE("server: every two messages at once from each kind of peer: at worst t
       }
     }
     CHECK(!site.ended);
+  }
+}
+
+// Two who may come back: what each kind of message would do, it must not do when its sender has a younger link.
+constexpr msg::Role kLasting[] = {msg::Role::kWorker, msg::Role::kClient};
+
+TEST_CASE(
+    "server: every message over a link in whose place its sender has another: it is not heard, and not "
+    "counted "
+    "as received") {
+  for (const msg::Role role : kLasting) {
+    Site site;
+    CAPTURE(static_cast<int>(role));
+    for (std::size_t tag = 0; tag < kTags; ++tag) {
+      const msg::Message message = empty_message(tag);
+      INFO(std::string(msg::name_of(message)));
+      Party older, younger, third;
+      msg::Resume back = site.lasting(older, role);
+      site.settle(older);
+      back.received = older.heard.size();
+      site.connect(younger);
+      younger.say(back);  // both are read in one turn, this first
+      older.say(message);
+      older.say(msg::Ping{1});
+      site.until([&] { return older.closed && younger.count<msg::Resumed>() == 1; });
+      site.settle(younger);
+      CHECK(std::ssize(older.heard) == static_cast<std::ptrdiff_t>(back.received));
+      CHECK(younger.heard ==
+            std::vector<msg::Message>{msg::Resumed{site.server->term(), 2, {}}, msg::Pong{site.nonce}});
+      CHECK(!younger.closed);
+      back.received += 1;
+      site.connect(third);
+      third.say(back);
+      site.until([&] { return third.count<msg::Resumed>() == 1; });
+      CHECK(third.heard[0] == msg::Message(msg::Resumed{site.server->term(), 3, {}}));
+      CHECK(!site.ended);
+      CHECK(site.peers() == 2);
+      third.say(msg::Leave{});
+      site.until([&] { return site.peers() == 1; });
+    }
+    site.settle(site.bystander);
+    CHECK(!site.bystander.closed);
+  }
+}
+
+TEST_CASE(
+    "server: every message of who resumes what another scheduler's state was: it is told so, and who has its "
+    "number here goes on") {
+  for (const msg::Role role : kLasting) {
+    Site site;
+    CAPTURE(static_cast<int>(role));
+    Party resident;
+    const msg::Resume here = site.lasting(resident, role);
+    for (std::size_t tag = 0; tag < kTags; ++tag) {
+      INFO(std::string(msg::name_of(empty_message(tag))));
+      Party dead;
+      site.connect(dead);
+      dead.say(msg::Resume{here.state + 2, here.me, here.received});
+      dead.say(empty_message(tag));
+      dead.say(msg::Ping{1});
+      site.until([&] { return dead.closed; });
+      REQUIRE(dead.heard.size() == 1);
+      const auto* answer = std::get_if<msg::Resumed>(&dead.heard[0]);
+      REQUIRE(answer != nullptr);
+      CHECK(answer->refused.code == Errc::kUnavailable);
+      const std::size_t before = resident.heard.size();
+      site.settle(resident);
+      REQUIRE(!resident.closed);
+      CHECK(resident.heard.size() == before + 1);
+      CHECK(!site.ended);
+      CHECK(site.peers() == 2);
+    }
   }
 }
 

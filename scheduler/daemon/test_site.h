@@ -81,8 +81,8 @@ struct Site {
     until([&] { return party.closed || party.answered(nonce); });
   }
   // Whoever is waited for when its link breaks: what it resumes with.
-  msg::Resume lasting(Party& party) {
-    msg::Join join = join_as(msg::Role::kClient);
+  msg::Resume lasting(Party& party, msg::Role role = msg::Role::kClient) {
+    msg::Join join = join_as(role);
     join.lease_ns = 60 * kSecond;
     connect(party);
     party.say(join);
