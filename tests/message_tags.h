@@ -3,7 +3,10 @@
 #pragma once
 #include <tilewise/msg/msg.h>
 
+#include <doctest/doctest.h>
+
 #include <cstddef>
+#include <string>
 #include <utility>
 #include <variant>
 
@@ -63,6 +66,16 @@ template <std::size_t... I> msg::Message empty_message(std::size_t tag, std::ind
 }
 inline msg::Message empty_message(std::size_t tag) {
   return empty_message(tag, std::make_index_sequence<kTags>());
+}
+inline msg::Message empty_message(Tag tag) { return empty_message(static_cast<std::size_t>(tag)); }
+inline Tag tag_of(const msg::Message& message) { return static_cast<Tag>(message.index()); }
+
+// Each tag in turn; a check that fails says which.
+template <class Fn> void each_tag(Fn&& fn) {
+  for (std::size_t tag = 0; tag < kTags; ++tag) {
+    INFO(std::string(msg::name_of(empty_message(tag))));
+    fn(static_cast<Tag>(tag));
+  }
 }
 
 }  // namespace tilewise::testing

@@ -1,15 +1,16 @@
-// Every message over a link between peers: from a stranger, from one that is gone, in its place, twice, and as the last word of a link that
-// breaks. What is not for peers costs its sender its link, and nobody else anything. (What messages with a meaning do is the worker
+// Every message over a link between peers: from a stranger, from one that is gone, in its place, twice, as the last word of a link that
+// breaks, and from a dead incarnation: over a new link, over one that another has taken the place of, over one that is older. What is not for peers costs its sender its link, and nobody else anything. (What messages with a meaning do is the worker
 // core's: worker/core/messages_test.cc.)
 #include "by_hand.h"
 
 #include "message_tags.h"
+#include "script.h"
 
 using namespace tilewise;
 using namespace tilewise::exchange;
 using namespace tilewise::exchange::test;
+using tilewise::testing::each_tag;
 using tilewise::testing::empty_message;
-using tilewise::testing::kTags;
 using tilewise::testing::Tag;
 
 namespace {
@@ -103,13 +104,12 @@ struct Site {
 }  // namespace
 
 TEST_CASE("from a stranger: it is kept until it is known who that is, or loses its link") {
-  for (std::size_t tag = 0; tag < kTags; ++tag) {
-    CAPTURE(msg::name_of(empty_message(tag)));
+  each_tag([](Tag tag) {
     Site s;
-    s.sender->send(use_of(static_cast<Tag>(tag)) == Use::kGreeting
+    s.sender->send(use_of(tag) == Use::kGreeting
                        ? msg::Message(msg::PeerHello{s.sender->id, s.node->id, s.node->host_id})
                        : empty_message(tag));
-    if (use_of(static_cast<Tag>(tag)) == Use::kGreeting) {
+    if (use_of(tag) == Use::kGreeting) {
       s.check_bystander();
       CHECK_FALSE(s.sender->closed);
     } else {
@@ -117,37 +117,34 @@ TEST_CASE("from a stranger: it is kept until it is known who that is, or loses i
       s.check_bystander();
     }
     CHECK(s.node->unreachable.empty());
-  }
+  });
 }
 
 TEST_CASE("in its place, and again") {
-  for (std::size_t tag = 0; tag < kTags; ++tag) {
-    CAPTURE(msg::name_of(empty_message(tag)));
+  each_tag([](Tag tag) {
     Site s;
     s.sender->settle();
     s.sender->send(msg::ArenaMap{});
     s.until([&] { return s.node->ready.contains(s.sender->id); });
     s.sender->send(empty_message(tag));
-    switch (use_of(static_cast<Tag>(tag))) {
+    switch (use_of(tag)) {
       case Use::kGreeting:
       case Use::kNot: s.loses_its_link(); break;
       case Use::kMap:
       case Use::kBatch:
         s.sender->send(empty_message(tag));
         s.sender->send(grant_of(1));
-        s.until(
-            [&] { return s.from(s.sender->id) == (use_of(static_cast<Tag>(tag)) == Use::kBatch ? 3 : 1); });
+        s.until([&] { return s.from(s.sender->id) == (use_of(tag) == Use::kBatch ? 3 : 1); });
         CHECK_FALSE(s.sender->closed);
     }
     s.check_bystander();
-  }
+  });
 }
 
 TEST_CASE("as the last word of a link that breaks, and after its peer was declared lost") {
   for (const bool declared : {false, true}) {
-    for (std::size_t tag = 0; tag < kTags; ++tag) {
-      CAPTURE(declared);
-      CAPTURE(msg::name_of(empty_message(tag)));
+    CAPTURE(declared);
+    each_tag([&](Tag tag) {
       Site s;
       s.sender->settle();
       s.sender->send(msg::ArenaMap{});
@@ -162,8 +159,61 @@ TEST_CASE("as the last word of a link that breaks, and after its peer was declar
       if (!declared) s.until([&] { return s.node->unreachable.contains(s.sender->id); });
       s.check_bystander();
       if (declared) CHECK(s.from(s.sender->id) == before);  // nothing of the dead is heard
-    }
+    });
   }
+}
+
+TEST_CASE("from another life: over a new link of who was declared lost, whatever it says") {
+  Site s;
+  s.sender->settle();
+  s.sender->send(msg::ArenaMap{});
+  s.until([&] { return s.node->ready.contains(s.sender->id); });
+  s.node->exchange->peer_lost(s.sender->id);
+  s.node->exchange->readers_done(s.sender->id);
+  s.node->exchange->peer_joined(s.sender->info());  // the scheduler's word, late
+  const std::uint64_t closed_before = s.node->exchange->counters().strangers_closed;
+  std::uint64_t links = 0;
+  each_tag([&](Tag tag) {
+    ByHand again(*s.loop, *s.node);
+    again.hello();
+    again.send(empty_message(tag));
+    s.until([&] { return again.closed; });
+    CHECK(again.frames == 0);
+    CHECK(s.node->exchange->counters().strangers_closed == closed_before + ++links);
+    CHECK(s.from(again.id) == 0);
+    CHECK(s.node->exchange->counters().protocol_errors == 0);
+    s.check_bystander();
+  });
+  CHECK(s.node->unreachable.empty());
+}
+
+TEST_CASE(
+    "from another life: over a link that another has taken the place of, or that is older than the one there "
+    "is") {
+  each_tag([&](Tag tag) {
+    Met m;
+    const std::unique_ptr<net::Link> older = std::move(m.script.link);
+    m.script.dial();
+    m.script.greet(3, 2);
+    m.script.until_heard(2);
+    m.script.until([&] { return m.script.closed; });  // the older one
+    CHECK(!m.script.send_over(*older, empty_message(tag)));
+    std::unique_ptr<net::Link> latest = std::move(m.script.link);
+    m.script.dial();
+    m.script.greet(2, 2);  // it was on its way for too long
+    m.script.send(empty_message(tag));
+    m.script.until([&] { return m.script.closed; });
+    CHECK(m.script.heard.empty());
+    REQUIRE(m.script.send_over(*latest, grant_of(2)));
+    m.script.until([&] { return m.node.batches.size() == 2; });
+    CHECK(m.node.batches.back().second == grant_of(2));
+    const Counters counters = m.node.exchange->counters();
+    CHECK(counters.links == 1);
+    CHECK(counters.breaks == 1);
+    CHECK(counters.strangers_closed == 1);
+    CHECK(counters.protocol_errors == 0);
+    CHECK(m.node.unreachable.empty());
+  });
 }
 
 TEST_CASE("from another life: a greeting of somebody else costs its sender the link") {

@@ -1,6 +1,6 @@
 // Every message that a supervisor can hear while it tells the scheduler of its worker's end: before it is welcomed, twice before the words are
-// taken, and as the last one before the link is lost. What counts is the welcome, a refusal, and the sign that the words were taken, in their
-// places. One entry a tag of msg::Message; a new message does not compile until it has one (-Werror=switch).
+// taken, late, from a scheduler of an earlier life, and as the last one before the link is lost. What counts is the welcome, a refusal, and
+// the sign that the words were taken, in their places. One entry a tag of msg::Message; a new message does not compile until it has one (-Werror=switch).
 #include "last_words.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@
 using namespace tilewise;
 using namespace tilewise::worker;
 using testing::empty_message;
-using testing::kTags, testing::Tag;
+using testing::Tag;
 using testing::ThreadedScheduler;
 
 namespace {
@@ -67,8 +67,8 @@ Use use_of(Tag tag) {
   return Use::kNone;
 }
 
-msg::Message sample(std::size_t tag) {
-  switch (use_of(static_cast<Tag>(tag))) {
+msg::Message sample(Tag tag) {
+  switch (use_of(tag)) {
     case Use::kRefusal: return msg::Refusal{{Errc::kPermissionDenied, "not from here"}};
     case Use::kWelcome:
     case Use::kTaken:
@@ -80,8 +80,9 @@ msg::Message sample(std::size_t tag) {
 const msg::LastWords kWords{WorkerId{3}, 77, "killed by signal 6 (Aborted)", {{OpId{8}, DeviceId{9}, 10}}};
 
 struct Scene {
-  std::vector<msg::Message> before_welcome, before_taken;
+  std::vector<msg::Message> before_welcome, before_taken, after;
   bool hangs_up = false;  // after these
+  msg::Message verdict = msg::Pong{};
   std::atomic<int> heard{0};
   ThreadedScheduler scheduler{[this](const msg::Message& m, ThreadedScheduler& me) {
     if (std::holds_alternative<msg::Join>(m)) {
@@ -91,8 +92,10 @@ struct Scene {
       ++heard;
       for (const msg::Message& next : before_taken) me.say(next);
     } else if (std::holds_alternative<msg::Ping>(m)) {
-      hangs_up ? me.hang_up()
-               : me.say(msg::Pong{});  // all has been read, so nothing that was said is lost with the link
+      // All has been read, so nothing that was said is lost with the link.
+      if (hangs_up) return me.hang_up();
+      me.say(verdict);
+      for (const msg::Message& late : after) me.say(late);
     }
   }};
   Status tell() { return tell_last_words(scheduler.address(), scheduler.token(), kWords, kPatience); }
@@ -101,13 +104,12 @@ struct Scene {
 Errc code_of(const Status& status) { return status ? Errc::kOk : status.error().code; }
 
 template <class Fn> void for_each_tag(Fn&& fn) {
-  for (std::size_t tag = 0; tag < kTags; ++tag) {
+  testing::each_tag([&](Tag tag) {
     const msg::Message message = sample(tag);
-    REQUIRE(message.index() == tag);
-    INFO(std::string(msg::name_of(message)));
+    REQUIRE(testing::tag_of(message) == tag);
     Scene s;
-    fn(s, message, use_of(static_cast<Tag>(tag)));
-  }
+    fn(s, message, use_of(tag));
+  });
 }
 
 }  // namespace
@@ -127,6 +129,45 @@ TEST_CASE("last words: every message twice before they are taken: they are told 
     s.before_taken = {message, message};
     CHECK(code_of(s.tell()) == (use == Use::kRefusal ? Errc::kPermissionDenied : Errc::kOk));
     CHECK(s.heard == 1);
+  });
+}
+
+TEST_CASE("last words: every message late: the first verdict counts") {
+  const std::pair<msg::Message, Errc> verdicts[] = {
+      {msg::Pong{}, Errc::kOk},
+      {msg::Refusal{{Errc::kInvalidArgument, "of nobody"}}, Errc::kInvalidArgument}};
+  for (const auto& [verdict, code] : verdicts) {
+    for_each_tag([&](Scene& s, const msg::Message& message, Use) {
+      s.verdict = verdict;
+      s.after = {message};
+      CHECK(code_of(s.tell()) == code);
+      CHECK(s.heard == 1);
+    });
+  }
+}
+
+TEST_CASE(
+    "last words: every message of a scheduler of an earlier life: nothing that it said counts for the next") {
+  testing::each_tag([](Tag tag) {
+    const msg::Message message = sample(tag);
+    std::atomic<int> lives{0}, heard{0};
+    ThreadedScheduler scheduler([&](const msg::Message& m, ThreadedScheduler& me) {
+      if (std::holds_alternative<msg::Join>(m)) {
+        if (++lives == 2) me.say(message);  // about what the first one was told
+        me.say(msg::Welcome{1, WorkerId{5}});
+      } else if (m == msg::Message(kWords)) {
+        ++heard;
+        if (lives == 1) me.hang_up();
+      } else if (std::holds_alternative<msg::Ping>(m)) {
+        me.say(msg::Pong{});
+      }
+    });
+    const Errc code =
+        code_of(offer_last_words(scheduler.address(), scheduler.token(), kWords, kPatience, kPatience));
+    const bool refused = use_of(tag) == Use::kRefusal;
+    CHECK(code == (refused ? Errc::kPermissionDenied : Errc::kOk));
+    CHECK(lives == 2);
+    CHECK(heard == (refused ? 1 : 2));
   });
 }
 
