@@ -123,11 +123,13 @@ Result<Setup> check(const Settings& settings) {
   return setup;
 }
 
-// A kernel of minutes must not keep a process that was told to end, nor a driver that never returns one that has to.
+// A kernel of minutes must not keep a process that was told to end, nor a driver that never returns one that has to. It may be main()
+// that has ended by then, and the log with it.
 void end_in_time(int code, std::chrono::milliseconds time) {
   std::thread([code, time] {
     std::this_thread::sleep_for(time);
-    daemon::log_warn("kernels still running, ending without them");
+    constexpr std::string_view kText = "tilewise-worker: kernels still running, ending without them\n";
+    (void)!write(STDERR_FILENO, kText.data(), kText.size());
     _exit(code);
   }).detach();
 }
