@@ -1,5 +1,5 @@
-// Every message over a link between peers: from a stranger, from one that is gone, in its place, twice, and as the last word of a link that
-// breaks. What is not for peers costs its sender its link, and nobody else anything. (What messages with a meaning do is the worker
+// Every message over a link between peers: from a stranger, from one that is gone, from or for another incarnation, in its place, twice, and as
+// the last word of a link that breaks. What is not for peers costs its sender its link, and nobody else anything. (What messages with a meaning do is the worker
 // core's: worker/core/messages_test.cc.)
 #include "by_hand.h"
 
@@ -162,6 +162,59 @@ TEST_CASE("as the last word of a link that breaks, and after its peer was declar
       if (!declared) s.until([&] { return s.node->unreachable.contains(s.sender->id); });
       s.check_bystander();
       if (declared) CHECK(s.from(s.sender->id) == before);  // nothing of the dead is heard
+    }
+  }
+}
+
+// Whose greeting comes before it.
+enum class Greets {
+  kLost,     // one that lived at the sender's address before it, and was declared lost
+  kAnother,  // one that is awaited, but it looks for who lived where we do before us
+  kSecond    // the sender, whose link is up
+};
+
+constexpr WorkerId kStale{17};
+
+TEST_CASE("from another incarnation, or for one: it loses that link, and whoever lives keeps its own") {
+  for (const Greets greets : {Greets::kLost, Greets::kAnother, Greets::kSecond}) {
+    for (std::size_t tag = 0; tag < kTags; ++tag) {
+      CAPTURE(static_cast<int>(greets));
+      CAPTURE(msg::name_of(empty_message(tag)));
+      Site s;
+      s.sender->settle();
+      s.sender->send(msg::ArenaMap{});
+      s.until([&] { return s.node->ready.contains(s.sender->id); });
+      ByHand stale(*s.loop, *s.node);
+      if (greets != Greets::kSecond) {
+        stale.id = kStale;
+        msg::PeerInfo info = stale.info();
+        info.addresses.clear();  // it is to connect
+        s.node->exchange->peer_joined(info);
+      }
+      if (greets == Greets::kLost)
+        s.node->exchange->peer_lost(kStale), s.node->exchange->readers_done(kStale);
+      const WorkerId to = greets == Greets::kAnother ? WorkerId{99} : s.node->id;
+      stale.send(msg::PeerHello{stale.id, to, s.node->host_id});
+      stale.send(empty_message(tag));
+      stale.send(grant_of(1));
+      s.until([&] { return stale.closed; });
+      CHECK(stale.frames == 0);
+      CHECK(s.from(s.sender->id) == 0);
+      s.sender->send(grant_of(2));
+      s.until([&] { return s.from(s.sender->id) > 0; });
+      s.check_bystander();
+      CHECK(s.from(s.sender->id) == 1);
+      CHECK(s.from(kStale) == 0);
+      CHECK_FALSE(s.sender->closed);
+      CHECK_FALSE(s.node->ready.contains(kStale));
+      CHECK(s.node->unreachable.empty());
+      CHECK(s.node->exchange->counters().strangers_closed == 1);
+      CHECK(s.node->exchange->counters().protocol_errors == 0);
+      if (greets != Greets::kAnother) continue;
+      ByHand meant(*s.loop, *s.node);
+      meant.id = kStale;
+      meant.hello();
+      s.until([&] { return meant.frames == 2; });
     }
   }
 }
