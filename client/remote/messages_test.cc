@@ -255,6 +255,32 @@ TEST_CASE("remote: every message late: a session that has stopped is told nothin
 }
 
 TEST_CASE(
+    "remote: every message behind the one that ends the link: the session is told of that end, no more") {
+  for_each_tag([](Scene& scene, const Case& c) {
+    scene.listen();
+    scene.settle();
+    std::size_t told, heard;
+    {
+      const std::scoped_lock lock(scene.mutex);
+      told = scene.told.size(), heard = scene.heard.size();
+    }
+    scene.loop->post([&scene, m = c.message] {  // read in one turn
+      scene.send(msg::Resumed{});
+      scene.send(m);
+      scene.send(m);
+    });
+    scene.until([&] { return scene.lost.has_value(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    const std::scoped_lock lock(scene.mutex);
+    CHECK(scene.lost->code == Errc::kCorruptData);
+    CHECK(scene.lost->message.find("resumes what was not broken") != std::string::npos);
+    CHECK(scene.told.size() == told);
+    CHECK(scene.heard.size() == heard);
+    CHECK(scene.endpoint->welcome().you == WorkerId{5});
+  });
+}
+
+TEST_CASE(
     "remote: every message of a scheduler of an earlier life: the session is told nothing, and comes back to "
     "its own") {
   for_each_tag(
