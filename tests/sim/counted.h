@@ -104,6 +104,7 @@ inline constexpr auto kCounted = std::to_array<std::string_view>({
     "failed: not found",
     "failed: out of memory",
     "failed: task failed",
+    "failed: timeout",
     "failed: worker lost",
     "files of nobody removed",
     "folders left clean",

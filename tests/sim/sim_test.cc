@@ -447,6 +447,7 @@ TEST_CASE("rare branches are reached by worlds that are known for them") {
       {"tasks made again as their results lie apart", "minimum", {126, 359}},
       {"refused: nobody had joined yet", "files", {2027000470}},
       {"failed: not found", "starving", {2027000054}},
+      {"failed: timeout", "starving", {3200000287}},
       {"refused: i/o error", "pinned", {3000000305}},
       {"refused: task failed", "trees", {65}},
       {"refused: task failed", "spill", {15}},

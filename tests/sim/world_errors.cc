@@ -140,6 +140,12 @@ std::string World::unexcused(const Client& client, std::uint64_t number, const m
       if (says(outcome, "tasks of request") && (something_failed() || file_unread())) return "";
       if (!step_failed(client)) return "no step of this client's failed";
       return says(outcome, ": injected") || says(outcome, "tasks of request") ? "" : "it names no cause";
+    case Errc::kTimeout:  // of the tries to have a block: sends alone do not fail so often (world_windows.cc)
+      return says(outcome, "nothing came") && happened({"sends that vanished"}) &&
+                     happened(
+                         {"no memory for staging of transfers", "no memory for copies between neighbours"})
+                 ? ""
+                 : "no try of its failed beside a send";
     case Errc::kNotFound: return ended_before || knobs_.announces > 0 ? "" : "what it names was never ended";
     case Errc::kUnavailable:
       if (says(outcome, "being drained")) return happened({"drains"}) ? "" : "nobody is to leave";
