@@ -13,7 +13,7 @@
 
 using namespace tilewise;
 using namespace tilewise::cli;
-using testing::kTags, testing::Tag;
+using testing::Tag;
 
 namespace {
 
@@ -155,12 +155,11 @@ struct Scene {
 };
 
 template <class Fn> void for_each_tag(Fn&& fn) {
-  for (std::size_t tag = 0; tag < kTags; ++tag) {
-    const msg::Message message = sample(static_cast<Tag>(tag));
-    REQUIRE(message.index() == tag);
-    INFO(std::string(msg::name_of(message)));
+  testing::each_tag([&](Tag tag) {
+    const msg::Message message = sample(tag);
+    REQUIRE(testing::tag_of(message) == tag);
     fn(message);
-  }
+  });
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ Account SessionState::account(Request& request) {
   msg::Explain question;
   {
     std::unique_lock lock(mutex_);
-    await(lock, [&] { return request.replied || request.finished.load(std::memory_order_acquire); });
+    (void)await(lock, [&] { return request.replied || request.finished.load(std::memory_order_acquire); });
     if (!request.graph) {
       if (lost_.code != Errc::kOk) throw ArrayError(lost_);
       check(request);

@@ -229,10 +229,10 @@ msg::Explanation SessionState::ask(std::unique_lock<std::mutex>& lock, msg::Expl
   const std::uint64_t number = question.submit.request = next_question_++;
   std::optional<msg::Explanation>& answer = explaining_[number];
   endpoint_.send(std::move(question));
-  await(lock, [&] { return answer.has_value(); });
+  const bool refused = await(lock, [&] { return answer.has_value(); });
   const std::optional<msg::Explanation> came = std::move(answer);
   explaining_.erase(number);
-  if (!came) throw unanswered("the scheduler did not explain in time");
+  if (!came) throw unanswered(refused, "the scheduler did not explain in time");
   return *came;
 }
 
@@ -245,18 +245,18 @@ std::vector<msg::TraceReply> SessionState::trace(const msg::TraceRequest& range)
   question.nonce = number;
   endpoint_.send(question);
   const auto complete = [&] { return !replies.empty() && replies.size() >= replies.front().of; };
-  await(lock, complete);
+  const bool refused = await(lock, complete);
   const bool all = complete();
   std::vector<msg::TraceReply> came = std::move(replies);
   tracing_.erase(number);
-  if (!all) throw unanswered("not all workers told what they ran in time");
+  if (!all) throw unanswered(refused, "not all workers told what they ran in time");
   if (!came.front().refused.ok()) throw ArrayError(error_of(came.front().refused));
   return came;
 }
 
-ArrayError SessionState::unanswered(const char* late) const {
+ArrayError SessionState::unanswered(bool refused, const char* late) const {
   if (lost_.code != Errc::kOk) return ArrayError(lost_);
-  if (refusal_.code != Errc::kOk) return ArrayError(refusal_);
+  if (refused) return ArrayError(refusal_);
   return ArrayError(Errc::kTimeout, late);
 }
 
@@ -505,7 +505,7 @@ void SessionState::on_log(msg::Log log) {
       std::erase_if(devices_, [&](const auto& d) { return d.second.worker_id == lost->peer; });
     } else if (const auto* joined = std::get_if<msg::PeerJoined>(&entry)) {
       const msg::PeerInfo& peer = joined->peer;
-      if (peer.role != msg::Role::kWorker) continue;
+      if (peer.role != msg::Role::kWorker || fenced_.contains(peer.id)) continue;
       for (std::size_t i = 0; i < peer.devices.size(); ++i) {
         const msg::DeviceDesc desc = i < peer.descriptions.size() ? peer.descriptions[i] : msg::DeviceDesc{};
         devices_[peer.devices[i]] = {peer.devices[i], desc.name, desc.model,

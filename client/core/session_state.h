@@ -129,11 +129,12 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   // Questions to the scheduler, by their numbers.
   msg::Explanation ask(std::unique_lock<std::mutex>& lock, msg::Explain question);
-  template <class Answered> void await(std::unique_lock<std::mutex>& lock, const Answered& answered);
+  template <class Answered> bool await(std::unique_lock<std::mutex>& lock, const Answered& answered);
   std::map<std::uint64_t, std::optional<msg::Explanation>> explaining_;
   std::map<std::uint64_t, std::vector<msg::TraceReply>> tracing_;
   std::condition_variable answered_;
-  ArrayError unanswered(const char* late) const;  // why, with the mutex held
+  // Why, with the mutex held; `refused`: what await() said.
+  ArrayError unanswered(bool refused, const char* late) const;
   std::uint64_t refusals_ = 0;
   Error refusal_{Errc::kOk, {}};  // the last one
   std::uint64_t next_question_ = 1;
@@ -148,15 +149,16 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 };
 
 // Until it is answered, something is refused (a Refusal does not say what), the scheduler is lost, or the session's
-// time is over.
+// time is over. True: something was refused meanwhile.
 template <class Answered>
-void SessionState::await(std::unique_lock<std::mutex>& lock, const Answered& answered) {
+bool SessionState::await(std::unique_lock<std::mutex>& lock, const Answered& answered) {
   const std::uint64_t before = refusals_;
   const auto over = [&] { return answered() || lost_.code != Errc::kOk || refusals_ != before; };
   if (options_.timeout.count() == 0)
     answered_.wait(lock, over);
   else
     answered_.wait_for(lock, options_.timeout, over);
+  return refusals_ != before;
 }
 
 // The node of an array, alive while some Array names it.

@@ -8,7 +8,7 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-using testing::kTags, testing::Tag;
+using testing::Tag;
 
 constexpr std::uint32_t kWorker = 1, kOther = 2, kDead = 3, kClient = 10, kTool = 20, kNew = 30;
 const ir::Grid kGrid = grid({80}, {10});
@@ -150,13 +150,12 @@ struct Busy : World {
 };
 
 template <class Fn> void for_each_tag(Fn&& fn) {
-  for (std::size_t tag = 0; tag < kTags; ++tag) {
+  testing::each_tag([&](Tag tag) {
     Busy w;
-    Case c = w.sample(static_cast<Tag>(tag));
-    REQUIRE(c.message.index() == tag);
-    INFO(std::string(msg::name_of(c.message)));
+    const Case c = w.sample(tag);
+    REQUIRE(testing::tag_of(c.message) == tag);
     fn(w, c);
-  }
+  });
 }
 
 TEST_CASE("every message twice: the second time nothing changes") {

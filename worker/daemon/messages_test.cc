@@ -191,13 +191,12 @@ std::vector<std::size_t> answers(const Case& c, std::size_t times) {
 }
 
 template <class Fn> void for_each_tag(Fn&& fn) {
-  for (std::size_t tag = 0; tag < kTags; ++tag) {
+  testing::each_tag([&](Tag tag) {
     Scene scene;
-    const Case c = sample(static_cast<Tag>(tag));
-    REQUIRE(c.message.index() == tag);
-    INFO(std::string(msg::name_of(c.message)));
+    const Case c = sample(tag);
+    REQUIRE(testing::tag_of(c.message) == tag);
     fn(scene, c);
-  }
+  });
 }
 
 }  // namespace
