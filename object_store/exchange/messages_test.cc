@@ -216,6 +216,56 @@ TEST_CASE(
   });
 }
 
+// Whose greeting comes before it. (Of who was declared lost: above.)
+enum class Greets {
+  kForAnother,  // one that is awaited, but it looks for who lived where we do before us
+  kSecond       // the sender, whose link is up: inside a host none takes its place
+};
+
+TEST_CASE(
+    "for another life, or over a second link inside a host: it loses that link, and whoever lives keeps its "
+    "own") {
+  constexpr WorkerId kAwaited{17};
+  for (const Greets greets : {Greets::kForAnother, Greets::kSecond}) {
+    CAPTURE(static_cast<int>(greets));
+    each_tag([&](Tag tag) {
+      Site s;
+      s.sender->settle();
+      s.sender->send(msg::ArenaMap{});
+      s.until([&] { return s.node->ready.contains(s.sender->id); });
+      ByHand stale(*s.loop, *s.node);
+      if (greets == Greets::kForAnother) {
+        stale.id = kAwaited;
+        msg::PeerInfo info = stale.info();
+        info.addresses.clear();  // it is to connect
+        s.node->exchange->peer_joined(info);
+      }
+      const WorkerId to = greets == Greets::kForAnother ? WorkerId{99} : s.node->id;
+      stale.send(msg::PeerHello{stale.id, to, s.node->host_id});
+      stale.send(empty_message(tag));
+      stale.send(grant_of(1));
+      s.until([&] { return stale.closed; });
+      CHECK(stale.frames == 0);
+      CHECK(s.from(s.sender->id) == 0);
+      s.sender->send(grant_of(2));
+      s.until([&] { return s.from(s.sender->id) > 0; });
+      s.check_bystander();
+      CHECK(s.from(s.sender->id) == 1);
+      CHECK(s.from(kAwaited) == 0);
+      CHECK_FALSE(s.sender->closed);
+      CHECK_FALSE(s.node->ready.contains(kAwaited));
+      CHECK(s.node->unreachable.empty());
+      CHECK(s.node->exchange->counters().strangers_closed == 1);
+      CHECK(s.node->exchange->counters().protocol_errors == 0);
+      if (greets == Greets::kSecond) return;
+      ByHand meant(*s.loop, *s.node);
+      meant.id = kAwaited;
+      meant.hello();
+      s.until([&] { return meant.frames == 2; });
+    });
+  }
+}
+
 TEST_CASE("from another life: a greeting of somebody else costs its sender the link") {
   Site s;
   s.node->exchange->peer_joined(s.sender->info());
