@@ -9,6 +9,7 @@
 
 namespace tilewise::cli {
 
+// A question that has no answer in time (kTimeout) is the end of the link: each one after it is kUnavailable.
 class Control {
  public:
   // Everything within `timeout_ns`. The errors of net::connect, kTimeout, or the scheduler's refusal.
@@ -16,7 +17,6 @@ class Control {
                                                   TimeNs timeout_ns);
   ~Control();
 
-  // A question that has no answer in time (kTimeout) is the end of the link: each one after it is kUnavailable.
   const msg::Welcome& welcome() const { return welcome_; }
   const std::string& address() const { return address_; }
   Result<msg::StatusReply> status();

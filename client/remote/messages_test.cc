@@ -171,6 +171,11 @@ struct Scene {
       return !std::holds_alternative<msg::Ack>(m) && !std::holds_alternative<msg::Resume>(m);
     }));
   }
+  // Messages that the session was told, and that the scheduler heard.
+  std::pair<std::size_t, std::size_t> counts() {
+    const std::scoped_lock lock(mutex);
+    return {told.size(), heard.size()};
+  }
   std::ptrdiff_t session_was_told(const msg::Message& m) {
     const std::scoped_lock lock(mutex);
     return std::count(told.begin(), told.end(), m);
@@ -243,11 +248,7 @@ TEST_CASE("remote: every message late: a session that has stopped is told nothin
   for_each_tag([](Scene& scene, const Case& c) {
     scene.listen();
     scene.settle();
-    std::size_t told, heard;
-    {
-      const std::scoped_lock lock(scene.mutex);
-      told = scene.told.size(), heard = scene.heard.size();
-    }
+    const auto [told, heard] = scene.counts();
     scene.endpoint->stop();
     scene.say(c.message);
     scene.until([&] { return scene.closed; });
@@ -263,11 +264,7 @@ TEST_CASE(
   for_each_tag([](Scene& scene, const Case& c) {
     scene.listen();
     scene.settle();
-    std::size_t told, heard;
-    {
-      const std::scoped_lock lock(scene.mutex);
-      told = scene.told.size(), heard = scene.heard.size();
-    }
+    const auto [told, heard] = scene.counts();
     scene.loop->post([&scene, m = c.message] {  // read in one turn
       scene.send(msg::Resumed{});
       scene.send(m);

@@ -8,8 +8,8 @@ namespace tilewise {
 
 }  // namespace tilewise
 
-// Kept in release builds; `story` is evaluated only on failure and may build a string, and `condition` does nothing but look. Without (TILEWISE_UNCHECKED) only to measure what
-// they cost: tests/bench/README.md.
+// Kept in release builds. `condition` only looks and changes nothing; `story` is evaluated only on failure and may build a string.
+// TILEWISE_UNCHECKED leaves them out, to measure what they cost (tests/bench/README.md).
 #ifdef TILEWISE_UNCHECKED
 #define TW_CHECK(condition, story) static_cast<void>(sizeof(static_cast<bool>(condition)))
 #else

@@ -19,6 +19,6 @@ constexpr std::size_t kMaxPathBytes = 4'096;
 constexpr std::size_t kMaxParamBytes = 65'536;        // plug-in kernel parameters
 constexpr std::size_t kMaxExplicitRefs = 16'000'000;  // of one explicit index map
 constexpr std::size_t kMaxInlineBytes = 4'096;        // block bytes carried inside an offer
-constexpr std::size_t kMaxParked = 65'536;            // messages waiting for a plan, per worker
+constexpr std::size_t kMaxParked = 65'536;  // entries of the log, and peers' batches, that come early
 
 }  // namespace tilewise::limits
