@@ -229,7 +229,7 @@ TEST_CASE("every message of another life: it is about nothing that this session 
         },
         message);
     if (auto* log = std::get_if<msg::Log>(&message))  // the worker that was is lost, and stays so
-      w.fake.up.on_message(*log), log->entries = {msg::PeerLost{WorkerId{99}, 1, {}}};
+      w.fake.up.on_message(*log), log->entries = {msg::PeerLost{WorkerId{99}, 0, {}}};
     w.fake.take_batches();
     const std::string before = w.state();
     w.fake.up.on_message(message);
@@ -297,7 +297,7 @@ TEST_CASE("every word of a peer late: nothing is held for it, and whoever waits 
 
 TEST_CASE("every word of a worker that was declared lost: nobody listens") {
   for_each_word([](Busy& w, const msg::PeerBatch& batch) {
-    w.fake.up.on_message(msg::Log{1, 1, {msg::PeerLost{kWorker, 1, {}}}});
+    w.fake.up.on_message(msg::Log{1, 1, {msg::PeerLost{kWorker, 0, {}}}});
     w.fake.take_batches();
     const std::string before = w.state();
     w.fake.up.on_peer(kWorker, batch);
@@ -335,7 +335,7 @@ msg::LogEntry sample(Entry entry) {
   switch (entry) {
     case Entry::kPeerJoined:
       return msg::PeerJoined{{kWorker, msg::Role::kWorker, "one", "host", {}, {kDevice}, {}}};
-    case Entry::kPeerLost: return msg::PeerLost{kWorker, 1, {}};
+    case Entry::kPeerLost: return msg::PeerLost{kWorker, 0, {}};
     case Entry::kDrain: return msg::Drain{kWorker, msg::DrainOrder::kStop, 1, {}};
     // What only workers get: nothing comes of it.
     case Entry::kPlan: return msg::Plan{};
@@ -435,12 +435,12 @@ TEST_CASE(
     "every log entry about a worker that was never heard of, or is lost already: nothing changes for anybody "
     "else") {
   for_each_entry([](Fetching& w, const msg::LogEntry& entry) {
-    w.log(msg::PeerLost{kWorker, 1, {}});
+    w.log(msg::PeerLost{kWorker, 0, {}});
     w.transport_ends(w.transfer, error(Errc::kWorkerLost, "gone"));
     w.fake.take_batches();
     w.log(entry);
     CHECK(w.session.devices().size() == 1);
-    w.log(msg::PeerLost{WorkerId{999}, 1, {}});
+    w.log(msg::PeerLost{WorkerId{999}, 0, {}});
     w.log(msg::Drain{WorkerId{999}, msg::DrainOrder::kStop, 1, {}});
     CHECK(w.session.devices().size() == 1);
     CHECK(!w.fetch->ready());

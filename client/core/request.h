@@ -43,6 +43,19 @@ struct Target {
   std::int64_t left = 0;
   std::size_t takers = 0;        // results that show this array and were not taken
   std::shared_ptr<Loans> loans;  // given: blocks are not copied into `buffer` but lent
+
+  std::vector<msg::Range> missing() const {  // blocks that are not here, rising
+    std::vector<msg::Range> ranges;
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      if (blocks[i] == BlockState::kFilled) continue;
+      const auto block = static_cast<std::int64_t>(i);
+      if (!ranges.empty() && ranges.back().first + ranges.back().count == block)
+        ++ranges.back().count;
+      else
+        ranges.push_back({block, 1});
+    }
+    return ranges;
+  }
 };
 
 // A request that waits for other sessions: an Announce.

@@ -490,11 +490,34 @@ void SessionState::on_done(msg::GraphDone done) {
   if (request->finished.load(std::memory_order_relaxed)) requests_.erase(done.request);
 }
 
+// Blocks that are here need not be made again for us. What is not said may be missing: requests without a reply, and too many pieces.
+void SessionState::tell_fetched(std::uint64_t version) {
+  constexpr std::size_t kMaxPieces = 1'000'000;  // of one answer: a frame's worth
+  msg::Held held;
+  held.version = version;
+  std::size_t pieces = 0;
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [number, request] : requests_) {
+    if (!request->replied) continue;
+    const bool over = request->finished.load(std::memory_order_relaxed);
+    for (const Target& target : request->targets) {
+      std::vector<msg::Range> missing;
+      if (!over && target.left > 0) missing = target.missing();
+      pieces += missing.size();
+      if (pieces > kMaxPieces) break;
+      held.fetches.push_back({number, target.array, std::move(missing)});
+    }
+  }
+  endpoint_.send(std::move(held));
+}
+
 void SessionState::on_log(msg::Log log) {
   for (msg::LogEntry& entry : log.entries) {
     const auto* left = std::get_if<msg::Drain>(&entry);  // drained: we have what it was sending us
     if (left != nullptr) fetcher_.on_worker_lost(left->peer);
     if (const auto* lost = std::get_if<msg::PeerLost>(&entry)) {
+      if (lost->version != 0) tell_fetched(lost->version);
+      if (!lost->peer) continue;  // that was all that it asked
       fetcher_.on_worker_lost(lost->peer);
       fenced_.insert(lost->peer);
     }

@@ -97,6 +97,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   void on_reply(msg::SubmitReply reply);
   void on_done(msg::GraphDone done);
   void on_log(msg::Log log);
+  void tell_fetched(std::uint64_t version);    // to the scheduler, where a worker was lost
   void delivered(Request& request);            // all that it fetches is here
   void finish(Request& request, Error error);  // once; the second is ignored
   void finish_locked(Request& request, Error error);

@@ -556,6 +556,45 @@ TEST_CASE("the scheduler is told when all results of a request are there, or wil
   }
 }
 
+TEST_CASE("a client that is asked after a loss says which blocks it has not got of what it fetches") {
+  World world;
+  FakeEndpoint& fake = world.fake;
+  const double values[] = {0, 0};
+  const auto answer = [&](std::uint64_t version) {
+    fake.up.on_message(msg::Log{1, version, {msg::PeerLost{{}, version, {}}}});
+    const msg::Held held = fake.all<msg::Held>().back();
+    CHECK(held.version == version);
+    CHECK(held.shares.empty());
+    CHECK(held.blocks.empty());
+    return held.fetches;
+  };
+  const Array x = world.session.zeros({10}, {.block = {2}});
+  Future first = world.session.compute({x});
+  const msg::Submit one = fake.last();
+  CHECK(answer(1).empty());  // what it is called is not known yet
+  fake.reply(one);
+  const std::uint64_t number = FakeEndpoint::fetched(one);
+  const ArrayId array = FakeEndpoint::id_of(number);
+  using Fetch = msg::Held::Fetch;
+  CHECK(answer(2) == std::vector<Fetch>{{one.request, array, {{0, 5}}}});
+  for (const std::int64_t block : {1, 3, 4})
+    fake.deliver({fake.offer(number, block, values, sizeof(values))});
+  CHECK(answer(3) == std::vector<Fetch>{{one.request, array, {{0, 1}, {2, 1}}}});
+  for (const std::int64_t block : {0, 2}) fake.deliver({fake.offer(number, block, values, sizeof(values))});
+  CHECK(first.ready());
+  CHECK(answer(4) ==
+        std::vector<Fetch>{{one.request, array, {}}});  // until the scheduler says that it is over
+  fake.done(one);
+  CHECK(answer(5).empty());
+  Future second = world.session.compute({world.session.zeros({4}, {.block = {2}})});
+  const msg::Submit two = fake.last();
+  fake.reply(two);
+  second.cancel();
+  CHECK(answer(6) ==
+        std::vector<Fetch>{
+            {two.request, FakeEndpoint::id_of(FakeEndpoint::fetched(two)), {}}});  // none is wanted any more
+}
+
 TEST_CASE("a request that also holds something hears at once that its results are all that was missing") {
   World world;
   FakeEndpoint& fake = world.fake;

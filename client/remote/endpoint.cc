@@ -312,6 +312,7 @@ void RemoteEndpoint::follow(const msg::Log& log) {
     } else if (std::holds_alternative<msg::PeerLost>(entry) || std::holds_alternative<msg::Drain>(entry)) {
       const auto* lost = std::get_if<msg::PeerLost>(&entry);
       const WorkerId peer = lost != nullptr ? lost->peer : std::get<msg::Drain>(entry).peer;
+      if (!peer) continue;  // nobody was lost: the scheduler asks what is here
       workers_.erase(peer);
       forget(peer);
       std::erase_if(owners_, [&](const auto& owner) { return owner.second == peer; });

@@ -43,7 +43,7 @@ Case sample(Tag tag) {
       return {msg::Resumed{}, Taker::kNobody};  // out of turn: the link cannot be trusted any more
     case Tag::kLog: {
       msg::PeerInfo peer{WorkerId{9}, msg::Role::kWorker, "gone", "host", {}, {DeviceId{90}}, {}};
-      return {msg::Log{1, 1, {msg::PeerJoined{peer}, msg::PeerLost{peer.id, 1, {}}}}};
+      return {msg::Log{1, 1, {msg::PeerJoined{peer}, msg::PeerLost{peer.id, 0, {}}}}};
     }
     case Tag::kSubmitReply: return {msg::SubmitReply{}};
     case Tag::kGraphProgress: return {msg::GraphProgress{}};

@@ -163,6 +163,9 @@ msg::Held Reader::held(wire::Held::Reader r) {
                              ranges(b.getWanted())};
   });
   h.cut = r.getCut();
+  h.fetches = list<msg::Held::Fetch>(r.getFetches(), [&](wire::Held::Fetch::Reader f) {
+    return msg::Held::Fetch{f.getRequest(), ArrayId(f.getArray()), ranges(f.getMissing())};
+  });
   return h;
 }
 

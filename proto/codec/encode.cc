@@ -469,6 +469,10 @@ struct WriteMessage {
       write(s.initWanted(any_count(x.wanted.size())), x.wanted);
     });
     h.setCut(m.cut);
+    each(h.initFetches(any_count(m.fetches.size())), m.fetches, [](auto s, const msg::Held::Fetch& x) {
+      s.setRequest(x.request), s.setArray(x.array.value);
+      write(s.initMissing(any_count(x.missing.size())), x.missing);
+    });
   }
   void operator()(const msg::Drained& m) {
     auto d = b.initDrained();

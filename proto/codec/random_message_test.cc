@@ -322,6 +322,7 @@ struct Gen {
     m.shares = list(3, [&] { return msg::Held::Share{id<OpId>(), id<DeviceId>(), i64(), ranges()}; });
     m.blocks = list(3, [&] { return msg::Held::Blocks{id<ArrayId>(), id<DeviceId>(), ranges(), ranges()}; });
     m.cut = flag();
+    m.fetches = list(3, [&] { return msg::Held::Fetch{u64(), id<ArrayId>(), ranges()}; });
   }
   void fill(msg::PeerBatch& m) {
     m.recovery = u64();

@@ -5,6 +5,7 @@
 #include "draft.h"
 #include "graphs.h"
 #include "handlers.h"
+#include "layers.h"
 #include "outbox.h"
 
 #include <algorithm>
@@ -13,14 +14,6 @@
 
 namespace tilewise::scheduler {
 namespace {
-
-// Who has the block, after all losses so far; none: nobody.
-DeviceId owner_of(const State& s, const OpRecord& head, const ir::Index& at) {
-  for (std::size_t i = head.layers.size(); i-- > 0;) {
-    if (const DeviceId owner = s.ops.at(head.layers[i]).placement.owner(at)) return owner;
-  }
-  return head.forgotten ? DeviceId{} : head.placement.owner(at);
-}
 
 bool alive(const State& s, DeviceId id) { return s.device(id)->alive; }
 
@@ -190,7 +183,8 @@ std::vector<ir::Placement> listed(const State& s, ArrayRecord& array, const OpRe
   array.lacking = 0;
   for (std::int64_t block = 0; block < blocks; ++block) {
     const ir::Index at = ir::unravel(block, counts);
-    const DeviceId owner = owner_of(s, head, at);
+    const OpRecord* holder = holder_of(s, head, array.id, at);
+    const DeviceId owner = holder == nullptr ? DeviceId{} : holder->placement.owner(at);
     if (!owner || !alive(s, owner)) continue;  // it was lost for good
     have.assign(1, owner);
     for (const OpId id : array.keeps) {

@@ -31,6 +31,8 @@ struct Core::Impl {
       if (auto* m = std::get_if<msg::BlocksReply>(&message)) return on_blocks_reply(s, peer, *m);
       if (auto* m = std::get_if<msg::LinkProbed>(&message)) return on_link_probed(s, peer, *m);
     }
+    if (const auto* m = std::get_if<msg::Held>(&message); m != nullptr && role == msg::Role::kClient)
+      return on_fetches(s, peer, *m);
     if (role == msg::Role::kClient && on_request(s, peer, message)) return;
     if (auto* m = std::get_if<msg::Explain>(&message);
         m != nullptr && (m->graph || role == msg::Role::kClient))
@@ -126,8 +128,8 @@ TimeNs Core::next_deadline() const {
   next = std::min({next, drains_deadline(s), gatherings_deadline(s), postponed_deadline(s),
                    rebalance_deadline(s), probes_deadline(s), removals_deadline(s)});
   if (const Recovery& r = s.recovery; r.pending && r.waiting.empty()) {
-    const bool unheard = !r.unheard.empty() && s.now < r.words_until;
-    next = std::min(next, unheard ? r.words_until : r.give_up_at);
+    const TimeNs more = more_answers_until(s);
+    next = std::min(next, more != 0 ? more : r.give_up_at);
   }
   for (const GraphId id : s.dirty) {
     if (const GraphRecord* graph = s.graphs.find(id))
@@ -160,6 +162,7 @@ void Core::begin_life(Options options, TimeNs now, std::vector<Action>& actions)
   s.recovery.give_up_at = s.now + s.options.recovery_wait_ns;
   if (s.workless_until != 0) note_workless(s);
   s.recovery.words_until = s.now + s.options.last_words_ns;
+  s.recovery.clients_until = s.now + s.options.client_answer_ns;
   forget_probes_under_way(s);
   reopen_folder(s);
 }

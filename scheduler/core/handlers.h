@@ -28,6 +28,9 @@ void ask_newcomer(State& s, WorkerId newcomer);         // one that joins before
 void begin_survey(State& s, WorkerId leaver);           // asks everybody as if it had died
 void ask(State& s, WorkerId lost, std::set<OpId> ops);  // everybody, for what they have of these ops' results
 void on_held(State& s, Peer& worker, msg::Held& held);
+void on_fetches(State& s, const Peer& client, const msg::Held& held);
+TimeNs more_answers_until(
+    const State& s);            // besides those of workers, which there must be; 0: none is waited for
 void check_recovery(State& s);  // goes on when everybody has answered; gives up when nobody is left
 // Everybody is told what is made again where, and what devices are rid of.
 void settle_recovery(State& s, std::vector<msg::Plan> plans, std::vector<msg::Tail> moved = {});

@@ -546,6 +546,8 @@ std::uint64_t digest_of(const State& s) {
       d.mix(worker.value), d.mix(static_cast<std::uint64_t>(left));
   }
   for (const WorkerId id : s.recovery.waiting) d.mix(id.value);
+  for (const WorkerId id : s.recovery.clients) d.mix(id.value);
+  d.mix(static_cast<std::uint64_t>(s.recovery.clients_until));
   for (const WorkerId id : s.recovery.unheard) d.mix(id.value);
   for (const WorkerId id : s.recovery.lost) d.mix(id.value);
   for (const auto& [task, deaths] : s.blame) {

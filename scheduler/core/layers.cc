@@ -72,15 +72,15 @@ ir::Placement overlaid(const State& s, const OpRecord& head) {
   return best.devices.empty() ? head.placement : ir::Placement::whole(counts, std::move(best));
 }
 
-// Of results that are where the list says, those that burden these devices already: as copies that are kept there.
-std::int64_t kept_bytes(const State& s, const OpRecord& head, const ir::Placement& there) {
-  const ir::Shape counts = head.op.space.counts();
+// Of results that are where the layer says, those that burden these devices already: as copies that are kept there.
+std::int64_t kept_bytes(const State& s, const OpRecord& layer) {
+  const ir::Shape counts = layer.op.space.counts();
   std::int64_t bytes = 0;
-  for (const ir::OutputSpec& output : head.op.outputs) {
+  for (const ir::OutputSpec& output : layer.op.outputs) {
     const ArrayRecord* array = s.arrays.find(ArrayId{output.array});
     if (array == nullptr || array->keeps.empty()) continue;
     std::int64_t points = 0;
-    for (const ir::Run& run : there.listed()->runs()) {
+    for (const ir::Run& run : layer.placement.listed()->runs()) {
       for (std::int64_t point = run.first; point < run.first + run.count; ++point) {
         const ir::Index at = ir::unravel(point, counts);
         points += std::any_of(array->keeps.begin(), array->keeps.end(),
@@ -88,7 +88,7 @@ std::int64_t kept_bytes(const State& s, const OpRecord& head, const ir::Placemen
       }
     }
     const double all = std::min(place::bytes_of(array->source), 1e18);
-    bytes += share_bytes(static_cast<std::int64_t>(all), points, head.op.space.block_count());
+    bytes += share_bytes(static_cast<std::int64_t>(all), points, layer.op.space.block_count());
   }
   return bytes;
 }
@@ -126,7 +126,7 @@ ir::Placement without_lost(const State& s, const ir::Placement& placement) {
 }
 
 void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vector<ir::Run> runs, Form form,
-               std::int32_t priority) {
+               std::int32_t priority, std::optional<std::size_t> only) {
   const OpId id{make_id(s.options.term, s.next_op++)};
   OpRecord layer;
   layer.id = id;
@@ -134,6 +134,7 @@ void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vec
   layer.graph = head.graph;
   layer.position = head.position;
   layer.op = head.op;
+  if (only) layer.op.outputs = {head.op.outputs[*only]};
   layer.level_ns = head.level_ns;
   layer.decision = {form == Form::kMoved ? "re-placed" : "recovery", 0};
   layer.placement = form == Form::kProvided ? head.placement
@@ -144,9 +145,8 @@ void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vec
   }
   for (const OpShare& share : layer.shares) layer.points += share.owned;
   const std::int64_t all = std::max<std::int64_t>(1, head.op.space.block_count());
-  layer.load_bytes = share_bytes(output_bytes(head.op), layer.points, all);
-  if (form == Form::kKept)
-    layer.load_bytes -= std::min(layer.load_bytes, kept_bytes(s, head, layer.placement));
+  layer.load_bytes = share_bytes(output_bytes(layer.op), layer.points, all);
+  if (form == Form::kKept) layer.load_bytes -= std::min(layer.load_bytes, kept_bytes(s, layer));
   GraphRecord& graph = s.graphs.at(head.graph);
   graph.ops.push_back(id);
   ++graph.ops_left;
@@ -201,6 +201,18 @@ const OpRecord* maker_of(const State& s, const OpRecord& head, const ir::Index& 
   for (std::size_t i = head.layers.size(); i-- > 0;) {
     const OpRecord& layer = s.ops.at(head.layers[i]);
     if (layer.placement.owner(point)) return &layer;
+  }
+  return head.forgotten ? nullptr : &head;
+}
+
+const OpRecord* holder_of(const State& s, const OpRecord& head, ArrayId result, const ir::Index& point) {
+  for (std::size_t i = head.layers.size(); i-- > 0;) {
+    const OpRecord& layer = s.ops.at(head.layers[i]);
+    const bool speaks_of_it =
+        layer.op.outputs.size() == head.op.outputs.size() ||
+        std::any_of(layer.op.outputs.begin(), layer.op.outputs.end(),
+                    [&](const ir::OutputSpec& output) { return ArrayId{output.array} == result; });
+    if (speaks_of_it && layer.placement.owner(point)) return &layer;
   }
   return head.forgotten ? nullptr : &head;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include "state.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,15 @@ enum class Form {
   kMoved      // what has not been begun is made by others
 };
 
-// Puts a layer on the head and at the end of `plans`. `runs`: of all forms but kProvided. `priority`: at least that.
+// Puts a layer on the head and at the end of `plans`. `runs`: of all forms but kProvided. `priority`: at least that. `only`: of
+// kKept, the one result of which that is said.
 void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vector<ir::Run> runs, Form form,
-               std::int32_t priority = INT32_MIN);
+               std::int32_t priority = INT32_MIN, std::optional<std::size_t> only = {});
 
-// The record that stands for the point, or none.
+// The record that stands for the task, or none.
 const OpRecord* maker_of(const State& s, const OpRecord& head, const ir::Index& point);
+// That says who has or makes the task's block of that result: results may lie apart.
+const OpRecord* holder_of(const State& s, const OpRecord& head, ArrayId result, const ir::Index& point);
 
 // Who has or makes each block now, in closed form: the head's own rule with what its layers say in its place, about (99 of 100 blocks)
 // where that makes the rule shorter. As planned where there are no layers, the array is replicated or has more than kMaxOverlaid blocks,

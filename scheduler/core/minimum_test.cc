@@ -1,8 +1,7 @@
 // What is made again after a loss is the minimum: after random losses in a true world it must be what an oracle finds necessary,
 // no block less and no block more. The oracle follows from who wants a block to what is missing, in the world's own words.
 //
-// Left out are the exceptions that docs/design/recovery.md names (fetches under way, readers of very many points), failures,
-// uploads, and tasks of several results.
+// Left out are failures, uploads, and tasks of several results.
 #include <doctest/doctest.h>
 
 #include "true_world.h"
@@ -21,6 +20,8 @@ struct Counts {  // over all seeds: the test is of no use if something of this d
   int taken = 0;       // not made again: another has a copy
   int moot = 0;        // lost, and nobody wants them
   int read = 0;        // of those: some task is not over, but has read them
+  int fetched = 0;     // lost, and the client has got them
+  int clients_told = 0, clients_silent = 0;
   std::set<ir::OpKind> kinds;
 };
 
@@ -53,10 +54,16 @@ class Losing : public TrueWorld {
       for (const DeviceId device : gone.devices) block.copies.erase(device);
     for (const DeviceId device : gone.devices)
       std::erase_if(shares, [&](const auto& share) { return share.first.second == device; });
-    const std::map<BlockNo, int> expected = needed();
+    const std::size_t asked = log<msg::PeerLost>(kClient).size();
+    const bool silent = prng.chance(0.1);
     drop(conn);
+    const bool fetches_lost = log<msg::PeerLost>(kClient).size() > asked + 1;  // the first tells of the loss
+    if (fetches_lost && !silent) receive(kClient, answer(log<msg::PeerLost>(kClient).back()));
+    const std::map<BlockNo, int> expected = needed(!fetches_lost || !silent);
     for (const auto& [living, welcome] : std::vector(workers))
       receive(living, answer(log<msg::PeerLost>(living).back(), welcome));
+    if (fetches_lost && silent) wait(Options{}.client_answer_ns);
+    if (fetches_lost) ++(silent ? counts_.clients_silent : counts_.clients_told);
     const std::vector<msg::Recover> recovers = log<msg::Recover>(workers[0].first);
     REQUIRE(recovers.size() == static_cast<std::size_t>(++losses_));
     note(expected, gone.devices);
@@ -67,10 +74,26 @@ class Losing : public TrueWorld {
       if (!expected.contains(no)) FAIL_CHECK("made again for nobody: " << name_of(no));
   }
 
-  // The oracle. Wanted is what is held, and what tasks that run or will run have still to read; what of it no living device has
+  // The oracle. Wanted is what is held, what the client fetches and has not got, and what tasks that run or will run have still to read; what of it no living device has
   // or is about to make is made again, and what that reads is wanted too. With each block, how many are made in a row up to it.
-  std::map<BlockNo, int> needed() {
+  std::map<BlockNo, int> needed(bool told) {
     std::vector<BlockNo> wanted;
+    for (Fetch& fetch : fetches) {
+      for (std::int64_t i = 0; i < arrays[fetch.array].grid.block_count(); ++i) {
+        const BlockNo no = arrays[fetch.array].first + static_cast<BlockNo>(i);
+        const bool let_go =
+            blocks[no].task == Block::kMade && alive(blocks[no].owner) && blocks[no].copies.empty();
+        const bool gone = blocks[no].copies.empty() && !alive(blocks[no].owner);
+        const auto settled = fetch.settled.find(i);
+        const bool known = settled != fetch.settled.end() && settled->second == blocks[no].owner;
+        if (!fetch.got.contains(i) || !(told || let_go || known)) {
+          wanted.push_back(no);
+        } else if (gone && !known) {
+          fetch.settled[i] = blocks[no].owner;
+          ++counts_.fetched;
+        }
+      }
+    }
     for (BlockNo no = 0; no < blocks.size(); ++no) {
       const Block& block = blocks[no];
       if (arrays[block.array].held) wanted.push_back(no);
@@ -162,6 +185,7 @@ class Losing : public TrueWorld {
     for (const msg::Recover& recover : log<msg::Recover>(workers[0].first))
       plans.insert(plans.end(), recover.plans.begin(), recover.plans.end());
     for (const msg::Plan& plan : plans) complete(plan);
+    while (!fetches.empty()) deliver(fetches.front().request);
     CHECK(count<msg::GraphDone>(kClient) == requests);
     for (const Send& sent : inbox)
       if (const auto* done = std::get_if<msg::GraphDone>(&sent.message)) CHECK(done->outcome.ok());
@@ -192,6 +216,9 @@ TEST_CASE("of random requests exactly what is needed is made again after a loss"
   CHECK(counts.taken > 500);
   CHECK(counts.moot > 3000);
   CHECK(counts.read > 20);
+  CHECK(counts.fetched > 100);
+  CHECK(counts.clients_told > 100);
+  CHECK(counts.clients_silent > 20);
 }
 
 }  // namespace

@@ -94,6 +94,7 @@ void lose_peer(State& s, WorkerId id, bool in_order) {
     begin_recovery(s, peer);
   }
   acknowledge_cancels(s, id, ~std::uint64_t{0});
+  s.recovery.clients.erase(id);
   if (peer.info.role == msg::Role::kClient) lose_session(s, s.session(peer.session), peer.info.name);
 }
 

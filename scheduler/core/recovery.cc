@@ -101,6 +101,26 @@ void end_fetches(State& s, const std::set<OpId>& asked) {
   }
 }
 
+// Clients that wait for blocks which may have been lost, and may have got some of them.
+std::set<WorkerId> fetching(const State& s) {
+  std::set<WorkerId> clients;
+  for (const OpId id : s.recovery.asked) {
+    const OpRecord* head = s.ops.find(id);
+    if (head == nullptr) continue;
+    for (const ir::OutputSpec& output : head->op.outputs) {
+      for (const OpId fetch : s.arrays.at(ArrayId{output.array}).fetches) {
+        const OpRecord& op = s.ops.at(fetch);
+        if (!s.graphs.at(op.graph).delivered) clients.insert(s.device(op.op.get<ir::FetchAttrs>().to)->peer);
+      }
+    }
+  }
+  std::erase_if(clients, [&](WorkerId id) {  // one that is away cannot answer
+    const Peer& client = s.peer(id);
+    return !client.alive || s.links.at(client.conn).away_until != 0;
+  });
+  return clients;
+}
+
 // Nobody is left who could make anything again.
 void give_up(State& s) {
   ++s.counts.given_up;
@@ -131,11 +151,17 @@ void ask(State& s, WorkerId lost, std::set<OpId> ops) {
   r.answers.clear();
   const std::set<OpId> asked_before = std::exchange(r.asked, std::move(ops));
   r.waiting.clear();
+  r.clients.clear();
   const msg::PeerLost entry{lost, r.version, pinned_ops(s), r.move.from};
   for (const WorkerId worker : s.live) {
     if (!s.is_worker(worker)) continue;
     log_to(s, worker, entry);
     r.waiting.insert(worker);
+  }
+  if (!r.move.head) {  // to move what has not been begun needs no more than workers know
+    r.clients = fetching(s);
+    r.clients_until = s.now + s.options.client_answer_ns;
+    for (const WorkerId client : r.clients) log_to(s, client, msg::PeerLost{{}, r.version, {}});
   }
   r.give_up_at = s.now + s.options.recovery_wait_ns;
   end_fetches(s, asked_before);  // of an earlier loss, not yet answered: this one may not concern them
@@ -160,6 +186,7 @@ void settle_recovery(State& s, std::vector<msg::Plan> plans, std::vector<msg::Ta
   r.settled = r.version;
   r.answers.clear();
   r.waiting.clear();
+  r.clients.clear();
   r.unheard.clear();
   const std::set<OpId> asked = std::exchange(r.asked, {});
   mark_lost_copies(s);
@@ -223,15 +250,46 @@ void on_held(State& s, Peer& worker, msg::Held& held) {
   r.answers.push_back(std::move(held));
 }
 
+// It becomes what a worker would have said of the fetches, had it to run them: all is begun, so much is not over.
+void on_fetches(State& s, const Peer& client, const msg::Held& held) {
+  Recovery& r = s.recovery;
+  if (!r.pending || held.version != r.version || r.clients.erase(client.info.id) == 0) {
+    ++s.counts.late_answers;
+    return;
+  }
+  msg::Held told{held.version, {}, {}, false};
+  for (const msg::Held::Fetch& fetch : held.fetches) {
+    const ArrayRecord* array = s.arrays.find(fetch.array);
+    if (array == nullptr) continue;
+    for (const OpId id : array->fetches) {
+      const OpRecord& op = s.ops.at(id);
+      const GraphRecord& graph = s.graphs.at(op.graph);
+      if (graph.session != client.session || graph.request != fetch.request) continue;
+      const std::int64_t blocks = op.op.space.block_count();
+      told.shares.push_back({id, op.op.get<ir::FetchAttrs>().to, blocks, fetch.missing});
+    }
+  }
+  r.answers.push_back(std::move(told));
+}
+
+TimeNs more_answers_until(const State& s) {
+  const Recovery& r = s.recovery;
+  TimeNs until = 0;
+  if (!r.unheard.empty() && s.now < r.words_until) until = r.words_until;
+  if (!r.clients.empty() && s.now < r.clients_until) until = std::max(until, r.clients_until);
+  return until;
+}
+
 void check_recovery(State& s) {
   Recovery& r = s.recovery;
-  if (!r.pending || !r.waiting.empty() || (!r.unheard.empty() && s.now < r.words_until)) return;
+  if (!r.pending || !r.waiting.empty() || more_answers_until(s) != 0) return;
   const bool somebody =
       std::any_of(s.live.begin(), s.live.end(), [&](WorkerId id) { return s.is_worker(id); });
   if (somebody) {
     if (r.leaver) return conclude_survey(s);
     if (r.move.head) return conclude_move(s);
     s.counts.words_missed += !r.unheard.empty();
+    s.counts.clients_missed += !r.clients.empty();
     std::vector<msg::Plan> plans = plan_recovery(s);
     return settle_recovery(s, std::move(plans));
   }

@@ -13,25 +13,18 @@
 #include "graphs.h"
 #include "handlers.h"
 #include "layers.h"
+#include "readers.h"
 
 #include <algorithm>
 
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::int64_t kMaxLooked = 4096;  // points of a reader that are looked at one by one
-
 class Planner {
  public:
   // `leaver`: given, a worker that might leave; then nothing is changed, only asked.
-  explicit Planner(State& s, WorkerId leaver = {}) : s_(s), leaver_(leaver), answers_(s.recovery.answers) {
-    s.ops.for_each([&](OpRecord& op) {
-      const bool fetch = op.op.kind == ir::OpKind::kFetch;
-      if (op.finished || (fetch && s.graphs.at(op.graph).delivered)) return;
-      for (std::size_t i = 0; i < op.op.operands.size(); ++i)
-        users_[ArrayId{op.op.operands[i].array}].emplace_back(op.id, static_cast<int>(i));
-    });
-  }
+  explicit Planner(State& s, WorkerId leaver = {})
+      : s_(s), leaver_(leaver), answers_(s.recovery.answers), readers_(s, answers_, leaver) {}
 
   // False: something cannot be recovered. Then what wanted it has been ended, and all is to be computed again.
   bool compute() {
@@ -64,6 +57,9 @@ class Planner {
     for (auto& [id, group] : groups_) {
       if (group.provided) add_layer(plans, group, {}, Form::kProvided);
       if (!group.kept.empty()) add_layer(plans, group, std::move(group.kept), Form::kKept);
+      if (!group.apart.empty() && group.head->retired) add_layer(plans, group, {}, Form::kKept);
+      for (auto& [result, runs] : group.apart)
+        scheduler::add_layer(s_, plans, *group.head, std::move(runs), Form::kKept, group.priority, result);
       for (std::size_t i = 0; i < group.doomed.size(); ++i) {
         std::vector<ir::Run> run;
         const DeviceId before = group.doomed_before[i];  // if it lives it may serve other results of the task
@@ -83,64 +79,128 @@ class Planner {
  private:
   struct Group {
     OpRecord* head = nullptr;
-    std::optional<ir::Geometry> geometry;
     std::vector<std::int64_t> demand;  // by points that are made again
     std::vector<OpId> demanded_by;     // whose they are
     std::vector<std::int64_t> again;   // points, rising
     std::vector<DeviceId> before;      // parallel: who had it
     std::vector<std::int64_t> doomed;  // points that have taken down too many workers
     std::vector<DeviceId> doomed_before;
-    std::vector<ir::Run> kept;          // rising
-    bool provided = false;              // workers are to know a client's array again
-    std::int32_t priority = INT32_MIN;  // of who waits for what is made again
+    std::vector<ir::Run> kept;                          // rising
+    std::map<std::size_t, std::vector<ir::Run>> apart;  // the same, of results that do not lie together
+    bool provided = false;                              // workers are to know a client's array again
+    std::int32_t priority = INT32_MIN;                  // of who waits for what is made again
   };
 
   // ---- what is there ----
 
-  bool alive(DeviceId id) const {
-    const Device& device = *s_.device(id);
-    return device.alive && device.peer != leaver_;
-  }
+  bool alive(DeviceId id) const { return readers_.alive(id); }
 
   const OpRecord* maker(const OpRecord& head, const ir::Index& point) const {
     return maker_of(s_, head, point);
   }
 
   // The owner had let it go, and has it again.
-  bool has_as_copy(const OpRecord& head, std::int64_t point, DeviceId owner) const {
-    return std::any_of(head.op.outputs.begin(), head.op.outputs.end(), [&](const ir::OutputSpec& output) {
-      const auto& found = answers_.blocks(ArrayId{output.array});
-      return std::any_of(found.begin(), found.end(), [&](const auto* blocks) {
-        return blocks->device == owner && contains(blocks->sealed, point) && contains(blocks->wanted, point);
-      });
+  bool has_as_copy(ArrayId result, std::int64_t point, DeviceId owner) const {
+    const auto& found = answers_.blocks(result);
+    return std::any_of(found.begin(), found.end(), [&](const auto* blocks) {
+      return blocks->device == owner && contains(blocks->sealed, point) && contains(blocks->wanted, point);
     });
   }
 
-  // Some of the task's results, and all that anybody wants.
-  bool sealed(const OpRecord& head, std::int64_t point, DeviceId device) {
+  // Of a task's results: the places of those that anybody wants.
+  std::vector<std::size_t> wanted_results(const OpRecord& head, std::int64_t point) {
     const std::vector<ir::OutputSpec>& outputs = head.op.outputs;
-    bool some = false;
-    for (const ir::OutputSpec& output : outputs) {
-      const bool there = answers_.has(ArrayId{output.array}, point, device);
-      some = some || there;
-      if (!there &&
-          (outputs.size() == 1 || wanted(ArrayId{output.array}, point, spent(head, output, point)) ||
-           demanded_.contains({output.array, point})))
-        return false;
+    if (outputs.size() == 1) return {0};
+    std::vector<std::size_t> out;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (demanded_.contains({outputs[i].array, point}) ||
+          wanted(ArrayId{outputs[i].array}, point, spent(head, outputs[i], point)))
+        out.push_back(i);
     }
-    return some;
+    return out;
   }
 
-  // Living devices first; a leaver only if no other has it.
-  DeviceId sealed_somewhere(const OpRecord& head, std::int64_t point, bool living = true) {
+  // All of these; if nobody wants any, some: then the task is over.
+  bool has_all(const OpRecord& head, const std::vector<std::size_t>& results, std::int64_t point,
+               DeviceId device) const {
+    const auto has = [&](const ir::OutputSpec& output) {
+      return answers_.has(ArrayId{output.array}, point, device);
+    };
+    const std::vector<ir::OutputSpec>& outputs = head.op.outputs;
+    if (results.empty()) return std::any_of(outputs.begin(), outputs.end(), has);
+    return std::all_of(results.begin(), results.end(), [&](std::size_t i) { return has(outputs[i]); });
+  }
+
+  // Who has them: of living devices, or of the leaver's.
+  DeviceId somewhere(const OpRecord& head, const std::vector<std::size_t>& results, std::int64_t point,
+                     bool living = true) const {
     for (const ir::OutputSpec& output : head.op.outputs) {
       for (const auto* blocks : answers_.blocks(ArrayId{output.array})) {
         if (alive(blocks->device) == living && s_.device(blocks->device)->alive &&
-            sealed(head, point, blocks->device))
+            has_all(head, results, point, blocks->device))
           return blocks->device;
       }
     }
     return {};
+  }
+
+  // Who is to have that result now, and has it or will make it; else none.
+  DeviceId served_by(const OpRecord& head, std::size_t result, const ir::Index& at,
+                     std::int64_t point) const {
+    const ArrayId id{head.op.outputs[result].array};
+    const OpRecord* op = holder_of(s_, head, id, at);
+    const DeviceId owner = op == nullptr ? DeviceId{} : op->placement.owner(at);
+    if (!owner || !alive(owner)) return {};
+    return answers_.has(id, point, owner) || to_come(*op, at, point, owner) ? owner : DeviceId{};
+  }
+
+  // Each of these is where it is to be. Of what had been let go there, and was taken again, the others are told.
+  bool is_served(Group& group, const std::vector<std::size_t>& results, const ir::Index& at,
+                 std::int64_t point) {
+    const OpRecord& head = *group.head;
+    if (results.empty()) {
+      const OpRecord* op = maker(head, at);
+      const DeviceId owner = op == nullptr ? DeviceId{} : op->placement.owner(at);
+      return owner && alive(owner) &&
+             (has_all(head, results, point, owner) || to_come(*op, at, point, owner));
+    }
+    std::vector<DeviceId> owners;
+    for (const std::size_t result : results) {
+      owners.push_back(served_by(head, result, at, point));
+      if (!owners.back()) return false;
+    }
+    bool again = false;
+    const bool together = std::count(owners.begin(), owners.end(), owners[0]) == std::ssize(owners);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (!has_as_copy(ArrayId{head.op.outputs[results[i]].array}, point, owners[i])) continue;
+      again = true;
+      if (!together) ir::append(group.apart[results[i]], point, owners[i]);
+    }
+    if (again && together) ir::append(group.kept, point, owners[0]);
+    return true;
+  }
+
+  // No device has all of these, but each is somewhere: there it is from now on.
+  bool lie_apart(Group& group, const std::vector<std::size_t>& results, const ir::Index& at,
+                 std::int64_t point) {
+    const OpRecord& head = *group.head;
+    std::vector<std::pair<std::size_t, DeviceId>> found;
+    std::vector<MovedBlock> moved;
+    for (const std::size_t result : results) {
+      const ArrayId id{head.op.outputs[result].array};
+      if (const DeviceId owner = served_by(head, result, at, point)) {
+        if (has_as_copy(id, point, owner)) found.emplace_back(result, owner);
+        continue;
+      }
+      const DeviceId device = somewhere(head, {result}, point);
+      const DeviceId leaving = leaver_ ? somewhere(head, {result}, point, false) : DeviceId{};
+      if (!device && !leaving) return false;
+      if (leaving) moved.push_back({id, point, leaving, device});
+      if (device) found.emplace_back(result, device);
+    }
+    for (const auto& [result, device] : found) ir::append(group.apart[result], point, device);
+    moved_.insert(moved_.end(), moved.begin(), moved.end());
+    return true;
   }
 
   // Its owner, who lives or has left as it was asked to, had finished the point and let go of the result. So whoever was to read it has
@@ -158,7 +218,7 @@ class Planner {
 
   bool spent(const OpRecord& head, const ir::OutputSpec& output, std::int64_t point) const {
     const ir::Index at = ir::unravel(point, head.op.space.counts());
-    const OpRecord* op = maker(head, at);
+    const OpRecord* op = holder_of(s_, head, ArrayId{output.array}, at);
     const DeviceId device = op == nullptr ? DeviceId{} : op->placement.owner(at);
     return device && spent(*op, device, op->placement.ordinal(device, at), output, point);
   }
@@ -171,7 +231,7 @@ class Planner {
     }
   }
 
-  // Of several results a living owner may still serve, or be making, some: nobody else takes them over, so it makes all again.
+  // Of several results a living owner may still serve, or be making, some: nobody else takes over all of them.
   bool may_serve(const OpRecord& head, const OpRecord* op, std::int64_t point, DeviceId owner) const {
     const std::vector<ir::OutputSpec>& outputs = head.op.outputs;
     if (!owner || !alive(owner) || outputs.size() == 1) return false;
@@ -192,68 +252,14 @@ class Planner {
   bool wanted(ArrayId id, std::int64_t point, bool spent = false) {
     const ArrayRecord& array = s_.arrays.at(id);
     // Who waits for blocks of an array of which some have failed is owed the others.
-    if (!spent && awaited(array)) return true;
+    if (!spent && readers_.await(array, point)) return true;
     if (!array.failed.ok()) return false;
     if (array.held) return true;
     const auto& blocks = answers_.blocks(id);
     if (std::any_of(blocks.begin(), blocks.end(),
                     [&](const auto* on) { return alive(on->device) && contains(on->wanted, point); }))
       return true;
-    if (spent) return false;
-    const auto& users = users_[id];
-    return std::any_of(users.begin(), users.end(),
-                       [&](const auto& user) { return will_read(user.first, user.second, point); });
-  }
-
-  // Some client has not got all of it yet.
-  bool awaited(const ArrayRecord& array) {
-    if (array.fetches.empty()) return false;
-    const auto [known, fresh] = awaited_.emplace(array.id, false);  // asked of each point
-    if (fresh)
-      known->second = std::any_of(array.fetches.begin(), array.fetches.end(), [&](const OpId fetch) {
-        return !s_.graphs.at(s_.ops.at(fetch).graph).delivered;
-      });
-    return known->second;
-  }
-
-  // Some point that has not been begun on a living device reads the block.
-  bool will_read(OpId id, int operand, std::int64_t block) {
-    OpRecord* user = s_.ops.find(id);
-    if (user == nullptr || user->finished) return false;  // its graph has been ended meanwhile
-    OpRecord& head = head_of(s_, *user);
-    const ir::Geometry& geometry = geometry_of(groups_[head.id], head);
-    std::vector<ir::Geometry::Users> readers;
-    geometry.users(operand, block, readers);
-    for (const ir::Geometry::Users& box : readers) {
-      std::int64_t looked = 0;
-      ir::Index at(box.points.lo.begin(), box.points.lo.end());
-      if (box.points.volume() == 0) continue;
-      while (true) {
-        if (++looked > kMaxLooked) return true;
-        const DeviceId device = user->placement.owner(at);
-        if (device && alive(device) && maker(head, at) == user) {
-          const msg::Held::Share* share = answers_.share(user->id, device);
-          if (share == nullptr || user->placement.ordinal(device, at) >= share->next) return true;
-        }
-        int d = box.points.rank() - 1;
-        for (; d >= 0 && ++at[d] == box.points.hi[d]; --d) at[d] = box.points.lo[d];
-        if (d < 0) break;
-      }
-    }
-    return false;
-  }
-
-  const ir::Geometry& geometry_of(Group& group, OpRecord& head) {
-    if (!group.geometry) {
-      group.head = &head;
-      std::vector<ir::SourceArray> sources;
-      for (const ir::Operand& operand : head.op.operands)
-        sources.push_back(s_.arrays.at(ArrayId{operand.array}).source);
-      auto geometry = ir::Geometry::make(head.op, std::move(sources));
-      TW_CHECK(geometry.has_value(), "a planned op has lost its geometry");
-      group.geometry = std::move(*geometry);
-    }
-    return *group.geometry;
+    return !spent && readers_.will_read(id, point);
   }
 
   // Points on lost devices that are wanted, besides those that readers made again have asked for.
@@ -271,13 +277,14 @@ class Planner {
         s_.counts.lost_points += owned;
         for (std::int64_t i = 0; i < owned; ++i) {
           const ir::Index at = op.placement.nth(device, i);
-          if (maker(head, at) != &op) continue;
           const std::int64_t point = ir::ravel(at, head.op.space.counts());
           const bool is_wanted =
-              std::any_of(head.op.outputs.begin(), head.op.outputs.end(), [&](const ir::OutputSpec& output) {
-                return wanted(ArrayId{output.array}, point, spent(op, device, i, output, point));
+              std::any_of(op.op.outputs.begin(), op.op.outputs.end(), [&](const ir::OutputSpec& output) {
+                const ArrayId result{output.array};
+                return holder_of(s_, head, result, at) == &op &&
+                       wanted(result, point, spent(op, device, i, output, point));
               });
-          if (is_wanted || owes_effect(s_, answers_, head, op, device, i, point))
+          if (is_wanted || (maker(head, at) == &op && owes_effect(s_, answers_, head, op, device, i, point)))
             group.demand.push_back(point);
         }
       }
@@ -306,17 +313,16 @@ class Planner {
       const ir::Index at = ir::unravel(point, counts);
       const OpRecord* op = maker(head, at);
       const DeviceId owner = op == nullptr ? DeviceId{} : op->placement.owner(at);
-      if (owner && alive(owner) && (sealed(head, point, owner) || to_come(*op, at, point, owner))) {
-        if (has_as_copy(head, point, owner)) ir::append(group.kept, point, owner);
-        continue;
-      }
+      const std::vector<std::size_t> results = wanted_results(head, point);
+      if (is_served(group, results, at, point)) continue;
       if (!may_serve(head, op, point, owner)) {
-        const DeviceId leaving = leaver_ ? sealed_somewhere(head, point, false) : DeviceId{};
-        const DeviceId device = sealed_somewhere(head, point);
+        const DeviceId leaving = leaver_ ? somewhere(head, results, point, false) : DeviceId{};
+        const DeviceId device = somewhere(head, results, point);
         if (leaving) move(head, point, leaving, device);
         if (device) ir::append(group.kept, point, device);
         if (leaving || device) continue;
       }
+      if (head.op.outputs.size() > 1 && !results.empty() && lie_apart(group, results, at, point)) continue;
       const bool doomed = deaths_of(s_, head.id, point) >= kMaxDeaths;
       (doomed ? group.doomed : group.again).push_back(point);
       (doomed ? group.doomed_before : group.before).push_back(owner ? owner : head.placement.owner(at));
@@ -331,6 +337,7 @@ class Planner {
     if (leaver_) return true;
     std::map<DeviceId, std::size_t> from;
     runs_ += group.kept.size() + group.doomed.size();
+    for (const auto& [result, runs] : group.apart) runs_ += runs.size();
     for (std::size_t i = 0; i < group.again.size(); ++i) {
       const bool next_to_last =
           i > 0 && group.before[i] == group.before[i - 1] && group.again[i] == group.again[i - 1] + 1;
@@ -370,7 +377,7 @@ class Planner {
 
   bool ask_for_operands(Group& group, std::set<OpId>& left) {
     OpRecord& head = *group.head;
-    const ir::Geometry& geometry = geometry_of(group, head);
+    const ir::Geometry& geometry = readers_.geometry_of(head);
     std::vector<ir::Read> reads;
     for (const std::int64_t point : group.again) {
       const ir::Index at = geometry.point(point);
@@ -454,7 +461,7 @@ class Planner {
         ArrayRecord& array = s_.arrays.at(ArrayId{output.array});
         fail_array(array, story(array, ""));
         lost_arrays.insert(output.array);
-        for (const auto& [user, operand] : users_[array.id]) {
+        for (const auto& [user, operand] : readers_.of(array.id)) {
           OpRecord* op = s_.ops.find(user);
           if (op == nullptr || op->finished) continue;
           if (s_.graphs.at(op->graph).running)
@@ -553,7 +560,7 @@ class Planner {
       for (const OpId reader : group.demanded_by)
         group.priority = std::max(group.priority, groups_.at(reader).priority);
       for (const ir::OutputSpec& output : group.head->op.outputs) {
-        for (const auto& [user, operand] : users_[ArrayId{output.array}]) {
+        for (const auto& [user, operand] : readers_.of(ArrayId{output.array})) {
           const OpRecord* op = s_.ops.find(user);
           if (op != nullptr && !op->finished)
             group.priority = std::max(group.priority, s_.graphs.at(op->graph).priority);
@@ -610,8 +617,7 @@ class Planner {
   std::size_t runs_ = 0;                                       // of all layers, at most
   std::map<OpId, Group> groups_;
   const Answers answers_;
-  std::map<ArrayId, std::vector<std::pair<OpId, int>>> users_;  // unfinished, by array
-  std::map<ArrayId, bool> awaited_;                             // of those that are fetched
+  Readers readers_;
   std::map<std::pair<OpId, DeviceId>, std::vector<DeviceId>> eligible_;
   Dealing dealing_{s_};
 };

@@ -105,7 +105,7 @@ class Mover {
   Where find(const OpRecord& producer, ArrayId array, std::int64_t block) const {
     if (producer.retired || producer.op.kind == ir::OpKind::kProvide) return {true, {}};
     const ir::Index at = ir::unravel(block, producer.op.space.counts());
-    const OpRecord* maker = maker_of(s_, producer, at);
+    const OpRecord* maker = holder_of(s_, producer, array, at);
     const DeviceId owner = maker == nullptr ? DeviceId{} : maker->placement.owner(at);
     if (owner && s_.device(owner)->alive &&
         (answers_.has(array, block, owner) || to_come(*maker, at, block, owner)))

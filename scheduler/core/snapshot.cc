@@ -213,7 +213,7 @@ template <class A> void fields(A& a, Options& x) {
   a(x.term, x.state, x.durable, x.seed, x.ping_every_ns, x.silence_ns, x.progress_every_ns, x.lazy_ns,
     x.max_peers, x.max_graphs, x.max_live_ops, x.max_lineage_ops, x.max_recompute_ns, x.max_recompute_ops,
     x.checkpoint_dir, x.max_recovered_blocks, x.max_recovered_runs, x.recovery_wait_ns, x.last_words_ns,
-    x.software_version, x.passes_off, x.pieces_always, x.rebalance, x.link_probes);
+    x.client_answer_ns, x.software_version, x.passes_off, x.pieces_always, x.rebalance, x.link_probes);
 }
 template <class A> void fields(A& a, Link& x) { a(x.peer, x.heard, x.pinged, x.away_until); }
 template <class A> void fields(A& a, Peer& x) {
@@ -309,8 +309,8 @@ template <class A> void fields(A& a, Seen& x) { a(x.first_at, x.last_at, x.done)
 template <class A> void fields(A& a, ToAndFro& x) { a(x.turns, x.takers); }
 template <class A> void fields(A& a, Watched& x) { a(x.since, x.look_at, x.moves, x.to_and_fro, x.seen); }
 template <class A> void fields(A& a, Recovery& x) {
-  a(x.version, x.settled, x.pending, x.give_up_at, x.lost, x.leaver, x.move, x.asked, x.waiting, x.unheard,
-    x.words_until, x.answers, x.recovered, x.kept, x.unrecoverable, x.moved);
+  a(x.version, x.settled, x.pending, x.give_up_at, x.lost, x.leaver, x.move, x.asked, x.waiting, x.clients,
+    x.clients_until, x.unheard, x.words_until, x.answers, x.recovered, x.kept, x.unrecoverable, x.moved);
 }
 
 template <class A> void fields(A& a, Leaving& x) {

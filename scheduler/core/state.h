@@ -327,15 +327,17 @@ constexpr std::size_t kMaxWatched = 64;
 
 // From the loss of a worker until every other one has said what it has.
 struct Recovery {
-  std::uint64_t version = 0;       // rises with each loss
-  std::uint64_t settled = 0;       // of the last Recover
-  bool pending = false;            // a PeerLost of `version` is not answered by a Recover yet
-  TimeNs give_up_at = 0;           // without any worker
-  std::set<WorkerId> lost;         // since the last Recover
-  WorkerId leaver;                 // of a survey: nobody was lost, this one might leave
-  Move move;                       // likewise: nobody was lost, these points are to go elsewhere
-  std::set<OpId> asked;            // ops whose blocks are pinned
-  std::set<WorkerId> waiting;      // for their Held
+  std::uint64_t version = 0;   // rises with each loss
+  std::uint64_t settled = 0;   // of the last Recover
+  bool pending = false;        // a PeerLost of `version` is not answered by a Recover yet
+  TimeNs give_up_at = 0;       // without any worker
+  std::set<WorkerId> lost;     // since the last Recover
+  WorkerId leaver;             // of a survey: nobody was lost, this one might leave
+  Move move;                   // likewise: nobody was lost, these points are to go elsewhere
+  std::set<OpId> asked;        // ops whose blocks are pinned
+  std::set<WorkerId> waiting;  // for their Held
+  std::set<WorkerId> clients;  // for theirs, of blocks that they may have got; not for long
+  TimeNs clients_until = 0;
   std::set<WorkerId> unheard;      // dead ones, for the last words that their supervisors have for them ...
   TimeNs words_until = 0;          // ... but not for longer
   std::vector<msg::Held> answers;  // of this version

@@ -91,6 +91,14 @@ struct Array {
   bool held = false;
 };
 
+struct Fetch {  // by the client
+  std::uint64_t request = 0;
+  std::size_t array = 0;
+  std::set<std::int64_t> got;
+  // Of those: lost since, with this owner, and the scheduler knows that nobody waits for them.
+  std::map<std::int64_t, DeviceId> settled;
+};
+
 struct Share {  // of an op or a layer, in the order in which its device begins the tasks
   std::vector<BlockNo> blocks;
   std::int64_t next = 0;
@@ -104,6 +112,7 @@ class TrueWorld : public World {
     for (std::uint32_t conn = 1; conn <= size; ++conn)
       add_worker(conn, static_cast<int>(prng.between(1, 2)), "w" + std::to_string(conn));
     join(kClient, client());
+    delivers = false;
   }
 
   // A request of some ops on arrays of its own and on those that the client holds; of some it holds the results.
@@ -126,8 +135,10 @@ class TrueWorld : public World {
       }
       ops.push_back(std::move(op));
     }
+    for (const Named& array : std::vector<Named>(known))
+      if (prng.chance(0.1)) ops.push_back(fetch(array.number, array.grid));
     REQUIRE(submit(kClient, request, std::move(ops), holds).outcome.ok());
-    learn(log<msg::Plan>(workers[0].first).back());
+    learn(log<msg::Plan>(workers[0].first).back(), request);
   }
 
   // Tasks are begun, read and end; the client lets arrays go; workers report, and free what nobody needs any more.
@@ -139,6 +150,16 @@ class TrueWorld : public World {
       for (auto& [input, has] : block.inputs)
         if (has == Has::kNothing && blocks[input].copies.contains(block.owner)) has = Has::kCopy;
     }
+    for (Fetch& fetch : fetches) {
+      const Array& array = arrays[fetch.array];
+      for (std::int64_t i = 0; i < array.grid.block_count(); ++i) {
+        const Block& block = blocks[array.first + static_cast<BlockNo>(i)];
+        if (block.copies.contains(block.owner) && prng.chance(0.3)) fetch.got.insert(i);
+      }
+    }
+    for (std::size_t i = 0; i < fetches.size(); ++i)
+      if (const std::uint64_t request = fetches[i].request; has_all(request) && prng.chance(0.7))
+        deliver(request);
     for (const Named& array : std::vector<Named>(held_)) {
       if (!prng.chance(0.25)) continue;
       std::erase(held_, array);
@@ -166,6 +187,11 @@ class TrueWorld : public World {
     }
   }
 
+  void deliver(std::uint64_t request) {
+    std::erase_if(fetches, [&](const Fetch& fetch) { return fetch.request == request; });
+    World::deliver(kClient, request);
+  }
+
   // What workers were told to forget is nowhere.
   void forget() {
     for (const msg::Retire& retire : log<msg::Retire>(workers[0].first)) {
@@ -191,7 +217,8 @@ class TrueWorld : public World {
     msg::Held held;
     held.version = lost.version;
     std::set<std::size_t> asked;
-    for (const OpId op : lost.ops) asked.insert(by_op.at(op));
+    for (const OpId op : lost.ops)
+      if (by_op.contains(op)) asked.insert(by_op.at(op));  // others are fetches
     for (const DeviceId device : worker.devices) {
       for (const OpId op : lost.ops) {
         const auto share = shares.find({op, device});
@@ -217,6 +244,25 @@ class TrueWorld : public World {
     return held;
   }
 
+  // And about what the client has got.
+  msg::Held answer(const msg::PeerLost& lost) {
+    msg::Held held;
+    held.version = lost.version;
+    for (const Fetch& fetch : fetches) {
+      msg::Held::Fetch told{fetch.request, arrays[fetch.array].id, {}};
+      for (std::int64_t i = 0; i < arrays[fetch.array].grid.block_count(); ++i)
+        if (!fetch.got.contains(i)) add(told.missing, i);
+      held.fetches.push_back(std::move(told));
+    }
+    return held;
+  }
+  // The client has all that the request fetches.
+  bool has_all(std::uint64_t request) const {
+    return std::all_of(fetches.begin(), fetches.end(), [&](const Fetch& fetch) {
+      return fetch.request != request || std::ssize(fetch.got) == arrays[fetch.array].grid.block_count();
+    });
+  }
+
   // Some task that was begun, there or on any living device, has this of the block.
   bool has_reader(BlockNo no, Has what, DeviceId device = {}) const {
     const std::vector<BlockNo>& readers = blocks[no].readers;
@@ -232,6 +278,7 @@ class TrueWorld : public World {
   Prng prng;
   std::vector<Array> arrays;
   std::vector<Block> blocks;
+  std::vector<Fetch> fetches;         // of requests of which the client has not said that all is there
   std::map<OpId, std::size_t> by_op;  // the arrays whose blocks an op or a layer makes
   std::map<std::pair<OpId, DeviceId>, Share> shares;
   std::set<ir::OpKind> kinds;  // of all ops
@@ -297,9 +344,13 @@ class TrueWorld : public World {
     return op;
   }
 
-  void learn(const msg::Plan& plan) {
+  void learn(const msg::Plan& plan, std::uint64_t request) {
     for (const msg::PlannedOp& planned : plan.ops) {
       const ir::Op& op = planned.op;
+      if (op.kind == ir::OpKind::kFetch) {
+        fetches.push_back({request, by_id_.at(op.operands.at(0).array), {}});
+        continue;
+      }
       const ir::OutputSpec& output = op.outputs.at(0);
       const std::size_t index = arrays.size();
       kinds.insert(op.kind);
@@ -369,10 +420,16 @@ class TrueWorld : public World {
     block.copies.insert(block.owner);
   }
 
+  bool is_awaited(const Block& block) const {
+    return std::any_of(fetches.begin(), fetches.end(), [&](const Fetch& fetch) {
+      return fetch.array == block.array && !fetch.got.contains(block.number);
+    });
+  }
+
   // Whether the device must keep its copy: it has promised it to readers that have none yet, or its own tasks are at it.
   bool kept_on(const Block& block, BlockNo no, DeviceId device) const {
     const bool owner = device == block.owner;
-    if (owner && arrays[block.array].held) return true;
+    if (owner && (arrays[block.array].held || is_awaited(block))) return true;
     return std::any_of(block.readers.begin(), block.readers.end(), [&](BlockNo r) {
       const Block& reader = blocks[r];
       if (reader.task == Block::kMade || !alive(reader.owner)) return false;

@@ -90,10 +90,10 @@ Rule rule(Tag tag) {
     case Tag::kTaskFailed:
     case Tag::kStuck:
     case Tag::kTraceReply:
-    case Tag::kHeld:
     case Tag::kBlocksReply:
     case Tag::kDrained:
     case Tag::kLinkProbed: return kOfWorkers;
+    case Tag::kHeld: return {Then::kTaken, Then::kTaken, kRefused};
     case Tag::kReleaseArrays:
     case Tag::kCancelRequest: return kOfClients;
     case Tag::kLastWords: return {kRefused, kRefused, Then::kTaken};  // a supervisor's

@@ -162,6 +162,7 @@ World::World(Knobs knobs) : knobs_(knobs), prng_(knobs.seed) {
   options.link_probes = knobs.link_probes;
   options.history_graphs = 3;
   options.recovery_wait_ns = knobs.recovery_wait_ns;
+  options.client_answer_ns = 8 * knobs.max_delay_ns;
   if (knobs.hush_ns > 0) options.stuck_again_ns = knobs.stuck_ns();
   if (knobs.recompute_ops > 0) options.max_recompute_ops = static_cast<std::size_t>(knobs.recompute_ops);
   set_moves(options);

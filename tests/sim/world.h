@@ -287,7 +287,7 @@ class World {
   void note_truth(int index, std::uint64_t version);
   void note_launch(int index, const worker::Launch& launch);
   void note_held();
-  Minimum::Truth truth(bool most) const;
+  Minimum::Truth truth(bool most, std::uint64_t answered) const;
   void note_ends(const std::vector<scheduler::Action>& actions);
   void check_minimum(const msg::Recover& recover);
   void compare_with_minimum(const msg::Recover& recover, bool gave_up);
@@ -388,6 +388,7 @@ class World {
   void client_finish(int index);
   std::string missing(int client, std::uint64_t request) const;
   void say_delivered(Client& client, std::uint64_t number);
+  void tell_fetched(Client& client, std::uint64_t version);
   void client_took(int index, const msg::Offer& offer);
   void client_borrows(int index, const msg::Offer& offer);
   void client_reads(int index, const msg::Offer& offer);
@@ -435,6 +436,8 @@ class World {
   std::set<std::uint64_t> held_;                           // by clients, as the scheduler knows
   std::uint64_t recovered_ = 0;                            // version of the last loss that is over
   std::uint64_t last_loss_ = 0, departed_ = 0;  // versions: the last one of somebody's, and of who left
+  std::int64_t clients_missed_ = 0;             // recoveries that did not wait for a client's answer ...
+  bool unanswered_ = false;                     // ... and whether the last one was such
   bool gave_up_ = false;                        // something could not be made again
   std::map<std::pair<std::uint32_t, std::uint64_t>, GraphId> graphs_;  // by link and request
   std::set<GraphId> ended_, ended_now_;  // well, in earlier steps and in this one

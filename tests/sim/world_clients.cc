@@ -254,6 +254,8 @@ void World::client_message(int index, msg::Message message) {
             violate("a worker left before a client had what it was sending");
         }
       } else if (const auto* lost = std::get_if<msg::PeerLost>(&entry)) {
+        if (lost->version != 0) tell_fetched(client, lost->version);
+        if (!lost->peer) continue;
         client.lost.insert(lost->peer);
         // What was to come from there comes from elsewhere; offers of that may be here already.
         std::erase_if(client.granted, [&](const auto& granted) {
@@ -466,6 +468,36 @@ void World::upload(const msg::Grant& g) {
     deliver_worker(static_cast<int>(w), worker::TransferDone{g.transfer, {Errc::kOk, {}}, msg::Lane::kTcp});
     return;
   }
+}
+
+// What a loss has taken need not be made again for it where it has it.
+void World::tell_fetched(Client& client, std::uint64_t version) {
+  if (prng_.chance(0.1)) return;  // nobody has to answer
+  client.told = {version, {}};
+  msg::Held held;
+  held.version = version;
+  for (const auto& [number, request] : client.requests) {
+    if (!request.replied || request.refused || request.done) continue;
+    for (const std::uint64_t fetched : request.fetched) {
+      const std::uint64_t array = client.ids.at(fetched);
+      std::set<std::int64_t>& missing = client.told.missing[number][array];
+      if (const auto wanted = request.wanted.find(array); wanted != request.wanted.end())
+        missing = wanted->second;
+      msg::Held::Fetch told{number, ArrayId{array}, {}};
+      for (const std::int64_t block : missing) {
+        if (!told.missing.empty() && told.missing.back().first + told.missing.back().count == block)
+          ++told.missing.back().count;
+        else
+          told.missing.push_back({block, 1});
+      }
+      const std::int64_t got = oracle_.blocks(array) - static_cast<std::int64_t>(missing.size());
+      if (got > 0) ++outcome_.covered["clients that had some of what was lost"];
+      held.fetches.push_back(std::move(told));
+    }
+  }
+  const bool again = prng_.chance(knobs_.duplicate);
+  if (again) to_scheduler(client.conn, held, true);
+  to_scheduler(client.conn, std::move(held), true);
 }
 
 // Until then what is lost of it is made again.

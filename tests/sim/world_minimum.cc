@@ -73,9 +73,9 @@ void World::note_held() {
   }
 }
 
-// `most`: as workers have told it, and also what clients have got of requests that are under way (docs/design/recovery.md, How far from the minimum), and what calls of
-// these make for nobody: they are run for what they do.
-Minimum::Truth World::truth(bool most) const {
+// `most`: as workers and clients have told it (what a client has not told of is wanted as a whole), and also what calls of requests that
+// are under way make for nobody: they are run for what they do.
+Minimum::Truth World::truth(bool most, std::uint64_t answered) const {
   Minimum::Truth out;
   for (const auto& worker : workers_) {
     if (worker->closed || worker->core == nullptr) continue;
@@ -101,9 +101,15 @@ Minimum::Truth World::truth(bool most) const {
   }
   for (const auto& [graph, arrays] : minimum_.fetches()) {
     const Client::Request* request = nullptr;
+    const std::map<std::uint64_t, std::set<std::int64_t>>* told = nullptr;
     for (const auto& client : clients_) {
-      for (const auto& [number, asked] : client->requests)
-        if (asked.replied && asked.graph == graph) request = &asked;
+      for (const auto& [number, asked] : client->requests) {
+        if (!asked.replied || asked.graph != graph) continue;
+        request = &asked;
+        const auto missing = client->told.missing.find(number);
+        if (client->told.version == answered && missing != client->told.missing.end())
+          told = &missing->second;
+      }
     }
     if (request != nullptr && request->done) continue;
     for (std::size_t i = 0; most && oracle_.planned(graph, i); ++i) {
@@ -111,12 +117,13 @@ Minimum::Truth World::truth(bool most) const {
       if (oracle_.kind(op) == ir::OpKind::kCall) want(oracle_.made(op, 0));
     }
     for (const std::uint64_t array : arrays) {
-      if (request == nullptr || most) {
+      if (request == nullptr || (most && (told == nullptr || unanswered_))) {
         want(array);
         continue;
       }
-      const auto left = request->wanted.find(array);
-      if (left == request->wanted.end()) continue;
+      const auto& wanted = most ? *told : request->wanted;
+      const auto left = wanted.find(array);
+      if (left == wanted.end()) continue;
       for (const std::int64_t b : left->second) out.wanted.emplace_back(array, b);
     }
   }
@@ -152,6 +159,8 @@ void World::note_ends(const std::vector<scheduler::Action>& actions) {
 void World::check_minimum(const msg::Recover& recover) {
   if (!knobs_.minimum || recover.version <= recovered_) return;
   const scheduler::Counters counts = scheduler_->counters();
+  unanswered_ = counts.clients_missed != clients_missed_;
+  clients_missed_ = counts.clients_missed;
   // What cannot be had ends what wants it, and then less is wanted.
   if (minimum_.can_tell() && counts.given_up == 0 && counts.cut_answers == 0 && !gave_up_)
     compare_with_minimum(recover, counts.passes_given_up > 0);
@@ -169,7 +178,7 @@ void World::compare_with_minimum(const msg::Recover& recover, bool gave_up) {
     if (workers_[w]->core != nullptr && workers_[w]->told.version != answered)
       note_truth(static_cast<int>(w), answered);
   }
-  const Minimum::Truth most_truth = truth(true);
+  const Minimum::Truth most_truth = truth(true, answered);
   // Since it answered a task may have begun, or ended, and what it read been let go of where nobody had answered yet.
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     if (workers_[w]->core == nullptr) continue;
@@ -178,9 +187,9 @@ void World::compare_with_minimum(const msg::Recover& recover, bool gave_up) {
     for (const auto& [block, devices] : pinned)
       workers_[w]->told.here[block].insert(devices.begin(), devices.end());
   }
-  const Minimum::Truth least_truth = truth(false);
-  const Minimum::Need least = minimum_.needed(least_truth, Minimum::Apart::kSuffices, oracle_),
-                      most = minimum_.needed(most_truth, Minimum::Apart::kMadeAgain, oracle_);
+  const Minimum::Truth least_truth = truth(false, answered);
+  const Minimum::Need least = minimum_.needed(least_truth, oracle_),
+                      most = minimum_.needed(most_truth, oracle_);
   if (gave_up) {
     if (most.lost.empty()) return violate("given up, though nothing that was uploaded is lost for good");
     ++outcome_.covered["recoveries given up for uploads that are lost"];
@@ -200,10 +209,6 @@ void World::compare_with_minimum(const msg::Recover& recover, bool gave_up) {
     if (!most.again.contains(task)) wrong += "\nmade again for nobody: " + task_name(task);
   for (const BlockId& upload : least.lost) wrong += "\nuploaded, lost and not told: " + name(upload);
   if (!wrong.empty()) return violate("not the minimum after loss " + std::to_string(recover.version) + wrong);
-  const Minimum::Need together = minimum_.needed(most_truth, Minimum::Apart::kSuffices, oracle_);
-  for (const BlockId& task : again) {
-    outcome_.covered["tasks made again as their results lie apart"] += !together.again.contains(task);
-  }
   note_compared(recover, least_truth, least, most, again);
 }
 
@@ -224,6 +229,14 @@ void World::note_compared(const msg::Recover& recover, const Minimum::Truth& tru
     outcome_.covered["blocks made again that their living makers had let go"] +=
         truth.living.contains(minimum_.maker_of(task));
     outcome_.covered["tasks of several results made again"] += minimum_.results_of(task) > 1;
+  }
+  for (const msg::Plan& plan : recover.plans) {
+    for (const msg::PlannedOp& layer : plan.ops) {
+      const std::vector<ir::OutputSpec>& outputs = layer.op.outputs;
+      if (layer.done && layer.placement.listed() != nullptr && !outputs.empty() &&
+          outputs.size() < minimum_.results_of({minimum_.task_of({outputs[0].array, 0}).first, 0}))
+        ++outcome_.covered["results of a task that lie apart"];
+    }
   }
   for (const auto& [task, wanted] : most.wanted) {
     if (truth.living.contains(minimum_.maker_of(task)) || again.contains(task)) continue;

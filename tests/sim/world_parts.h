@@ -86,6 +86,11 @@ struct World::Client {
     std::vector<ir::Box> pieces;
   };
   std::map<std::uint64_t, Request> requests;
+  struct Told {  // what it had not got when it answered to this loss, of requests that it spoke of
+    std::uint64_t version = 0;
+    std::map<std::uint64_t, std::map<std::uint64_t, std::set<std::int64_t>>> missing;
+  };
+  Told told;
   struct Held {
     std::uint64_t number = 0;
     ir::DType dtype = ir::DType::kFloat64;

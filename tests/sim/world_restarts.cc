@@ -61,6 +61,7 @@ void World::note_counts() {
   covered["messages that waited for a worker"] += now.postponed - before.postponed;
   covered["recoveries given up"] += now.given_up - before.given_up;
   covered["recoveries without last words"] += now.words_missed - before.words_missed;
+  covered["recoveries without a client's answer"] += now.clients_missed - before.clients_missed;
 }
 
 // `down`: so long at least.

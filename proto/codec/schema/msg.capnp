@@ -555,9 +555,11 @@ struct Held {
   shares @1 :List(Share);
   blocks @2 :List(Blocks);
   cut @3 :Bool;            # too many ranges to tell
+  fetches @4 :List(Fetch); # of a client
 
   struct Share { op @0 :UInt64; device @1 :UInt32; next @2 :Int64; begun @3 :List(Range); }
   struct Blocks { array @0 :UInt64; device @1 :UInt32; sealed @2 :List(Range); wanted @3 :List(Range); }
+  struct Fetch { request @0 :UInt64; array @1 :UInt64; missing @2 :List(Range); }
 }
 
 struct Drained { peer @0 :UInt32; round @1 :UInt64; left @2 :Int64; }  # left: blocks still to come

@@ -180,7 +180,8 @@ struct Tail {
   friend bool operator==(const Tail&, const Tail&) = default;
 };
 // A lost worker (or none: a survey): `version` numbers the recovery that follows (none: 0). The results of `ops` are pinned, what came from
-// the lost worker is waited for, and each worker answers with Held; then comes a Recover of this or a later version.
+// the lost worker is waited for, and each worker answers with Held; then comes a Recover of this or a later version. Clients that wait for
+// some of it are asked too, in an entry that names nobody, and need not answer.
 struct PeerLost {
   WorkerId peer;
   std::uint64_t version = 0;
@@ -383,7 +384,7 @@ struct LastWords {
   friend bool operator==(const LastWords&, const LastWords&) = default;
 };
 
-// What a worker has of the ops that a PeerLost names, at the moment it applies it.
+// What a worker has of the ops that a PeerLost names, at the moment it applies it; what a client has of what it fetches.
 struct Held {
   struct Share {  // points of an op that a device of the worker owns
     OpId op;
@@ -400,10 +401,18 @@ struct Held {
         wanted;  // expected from a lost or leaving worker; or here, taken again after the owner let it go
     friend bool operator==(const Blocks&, const Blocks&) = default;
   };
+  struct Fetch {  // an array that a client's request waits for, and of which it has some blocks
+    std::uint64_t request = 0;
+    ArrayId array;
+    std::vector<Range> missing;  // rising
+    friend bool operator==(const Fetch&, const Fetch&) = default;
+  };
   std::uint64_t version = 0;
   std::vector<Share> shares;
   std::vector<Blocks> blocks;
   bool cut = false;  // too many ranges to tell: nothing can be concluded
+  std::vector<Fetch> fetches =
+      {};  // of a client, that has no more to say; what is not in it may be missing as a whole
   friend bool operator==(const Held&, const Held&) = default;
 };
 

@@ -103,8 +103,10 @@ struct Options {
   TimeNs recovery_wait_ns = 30 * kSecond;      // how long lost blocks wait for a worker when there is none
   TimeNs stuck_again_ns =
       1 * kSecond;  // after a graph was ended for lack of memory: what it freed may let the others go on
-  TimeNs last_words_ns = 1 * kSecond;   // how long they wait for a supervisor's word on its dead worker
-  std::string software_version;         // what joiners must run; empty: what the oldest joined peer runs
+  TimeNs last_words_ns = 1 * kSecond;  // how long they wait for a supervisor's word on its dead worker
+  TimeNs client_answer_ns =
+      1 * kSecond;               // how long for clients to say which blocks they have got of what they fetch
+  std::string software_version;  // what joiners must run; empty: what the oldest joined peer runs
   std::vector<std::string> passes_off;  // planning passes to leave out, by name (tilewise/plan)
   bool pieces_always = false;           // tests: place::CutOptions::always
   bool link_probes = false;             // workers answer LinkProbe: have links measured while nothing runs
@@ -133,6 +135,7 @@ struct Counters {
   std::int64_t given_up = 0;         // recoveries for which no worker was left
   std::int64_t postponed = 0;        // messages of clients that waited for a worker
   std::int64_t words_missed = 0;     // recoveries that did not wait any longer for a supervisor
+  std::int64_t clients_missed = 0;   // likewise for a client
 };
 
 // So many of each are kept: those that are there, and those that are gone and still named.
