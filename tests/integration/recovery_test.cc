@@ -5,9 +5,9 @@
 #include <functional>
 #include <regex>
 #include <string>
+#include <thread>
 
-#include "harness.h"
-#include "programs.h"
+#include "slow_rows.h"
 
 using namespace tilewise;
 using namespace tilewise::testing;
@@ -59,6 +59,24 @@ TEST_CASE("a worker killed in the middle: the graph goes on and ends with the sa
     CHECK(same_bits(values(future), expected));
     CHECK(nothing_left(cluster));
   }
+}
+
+TEST_CASE("what a client has got of a fetch is not made again for it") {
+  Counted w({"--no-rebalance"});
+  w.add(5), w.add(1);
+  INFO(w.cluster.words());
+  const Session session = w.cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  const Values want = expected(session, 1);
+  const Future future = session.compute({slow_rows(session, 1).rows});
+  REQUIRE(
+      eventually([&] { return w.points(1) == kBlocks / 2; }));  // long before the other one has made its half
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // for the last of them to come
+  w.cluster.worker(1).signal(SIGKILL);
+  future.wait({.timeout = kPatience});
+  CHECK(same_bits(future.get<double>(), want.rows));
+  CHECK(w.all_points() < kBlocks + 8);
+  CHECK(nothing_left(w.cluster));
 }
 
 TEST_CASE("steps of a loop whose constants change are made again each with its own") {
