@@ -86,7 +86,7 @@ class Planner {
     std::vector<std::int64_t> doomed;  // points that have taken down too many workers
     std::vector<DeviceId> doomed_before;
     std::vector<ir::Run> kept;                          // rising
-    std::map<std::size_t, std::vector<ir::Run>> apart;  // the same, of results that do not lie together
+    std::map<std::size_t, std::vector<ir::Run>> apart;  // the same, of results that do not all lie together
     bool provided = false;                              // workers are to know a client's array again
     std::int32_t priority = INT32_MIN;                  // of who waits for what is made again
   };
@@ -154,6 +154,18 @@ class Planner {
     return answers_.has(id, point, owner) || to_come(*op, at, point, owner) ? owner : DeviceId{};
   }
 
+  // These are on that device from now on. A layer says it of no other results: what is not there would be waited for.
+  void keep(Group& group, const std::vector<std::size_t>& results, std::int64_t point,
+            DeviceId device) const {
+    const std::vector<ir::OutputSpec>& outputs = group.head->op.outputs;
+    std::vector<std::size_t> there;
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      if (answers_.has(ArrayId{outputs[i].array}, point, device)) there.push_back(i);
+    if (there.size() == outputs.size()) return ir::append(group.kept, point, device);
+    for (const std::size_t result : results.empty() ? there : results)
+      ir::append(group.apart[result], point, device);
+  }
+
   // Each of these is where it is to be. Of what had been let go there, and was taken again, the others are told.
   bool is_served(Group& group, const std::vector<std::size_t>& results, const ir::Index& at,
                  std::int64_t point) {
@@ -169,14 +181,10 @@ class Planner {
       owners.push_back(served_by(head, result, at, point));
       if (!owners.back()) return false;
     }
-    bool again = false;
-    const bool together = std::count(owners.begin(), owners.end(), owners[0]) == std::ssize(owners);
     for (std::size_t i = 0; i < results.size(); ++i) {
       if (!has_as_copy(ArrayId{head.op.outputs[results[i]].array}, point, owners[i])) continue;
-      again = true;
-      if (!together) ir::append(group.apart[results[i]], point, owners[i]);
+      ir::append(head.op.outputs.size() == 1 ? group.kept : group.apart[results[i]], point, owners[i]);
     }
-    if (again && together) ir::append(group.kept, point, owners[0]);
     return true;
   }
 
@@ -319,7 +327,7 @@ class Planner {
         const DeviceId leaving = leaver_ ? somewhere(head, results, point, false) : DeviceId{};
         const DeviceId device = somewhere(head, results, point);
         if (leaving) move(head, point, leaving, device);
-        if (device) ir::append(group.kept, point, device);
+        if (device) keep(group, results, point, device);
         if (leaving || device) continue;
       }
       if (head.op.outputs.size() > 1 && !results.empty() && lie_apart(group, results, at, point)) continue;

@@ -391,9 +391,9 @@ TEST_CASE(
     w.lose(0);
     w.answer(2, true, false);
     w.answer(3, false, false);
-    const msg::PlannedOp kept = w.layer(w.log<msg::Recover>(2).at(0));
-    CHECK(kept.done);
-    CHECK(kept.placement.devices() == std::vector{w.devices[1]});
+    const auto kept = w.layers(w.log<msg::Recover>(2).at(0));
+    REQUIRE(kept.size() == 1);
+    w.lies(kept[0], 0, w.devices[1]);
   }
   ir::Op reader = map(4, kGrid, {3});
   reader.hint.devices = {w.devices[1]};
@@ -432,9 +432,9 @@ TEST_CASE("of several results that cannot be made again only those are lost that
   SUBCASE("one") {
     w.answer(2, false, true);
     w.answer(3, false, false);
-    const msg::PlannedOp kept = w.layer(w.log<msg::Recover>(2).at(0));
-    CHECK(kept.done);
-    CHECK(kept.placement.devices() == std::vector{w.devices[1]});
+    const auto kept = w.layers(w.log<msg::Recover>(2).at(0));
+    REQUIRE(kept.size() == 1);
+    w.lies(kept[0], 1, w.devices[1]);
     CHECK(w.submit(10, 2, {map(4, kGrid, {2})}, {4}).outcome.code == Errc::kWorkerLost);
     CHECK(w.submit(10, 3, {map(4, kGrid, {3})}, {4}).outcome.ok());
   }

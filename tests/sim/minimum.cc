@@ -76,13 +76,14 @@ Ran Minimum::ran(const Maker& maker, const Truth& truth) {
 
 // One of these results of the task.
 bool Minimum::missing(const BlockId& task, const std::set<BlockId>& wanted, const Truth& truth) const {
+  if (forgotten_.contains(task)) return true;  // it is over, and what is left of it is on its way out
   const Maker& maker = makers_.at(task);
   const bool lives = truth.living.contains(maker.device);
   const auto is_on = [&](const BlockId& block, DeviceId device) {
     const bool comes =
         lives && device == maker.device && !ran(maker, truth).over && !truth.used_up.contains(block);
     const auto here = truth.here.find(block);
-    return comes || (here != truth.here.end() && here->second.contains(device) && !forgotten_.contains(task));
+    return comes || (here != truth.here.end() && here->second.contains(device));
   };
   return !std::ranges::all_of(wanted, [&](const BlockId& block) {
     const auto is_there = [&](DeviceId device) { return is_on(block, device); };
@@ -100,7 +101,9 @@ Minimum::Need Minimum::needed(const Truth& truth, Oracle& oracle) const {
   };
   for (const auto& [task, maker] : makers_) {
     const Ran done = ran(maker, truth);
-    if (truth.living.contains(maker.device) && !done.over) read_from(maker, done.steps, work);
+    // One that found its results there has not run, and is over when all is.
+    if (truth.living.contains(maker.device) && !done.over && !forgotten_.contains(task))
+      read_from(maker, done.steps, work);
   }
   while (!work.empty()) {
     const BlockId block = work.back();
