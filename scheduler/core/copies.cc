@@ -89,8 +89,8 @@ std::int64_t bytes_of(const ir::SourceArray& array, std::int64_t points, std::in
   return static_cast<std::int64_t>(bytes * static_cast<double>(points) / static_cast<double>(blocks));
 }
 
-// Where the other results of the same tasks have copies. Those of several results go to the same devices: after a loss whoever reads
-// several finds them together.
+// Where the other results of the same tasks have copies. Those of several results go to the same devices: only who has all of them can
+// stand in for who made them, where they cannot be made again.
 struct Beside {
   std::vector<const ir::Placement*> kept;
   double to_come = 0;  // bytes of those that are held and have none

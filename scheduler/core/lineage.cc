@@ -3,7 +3,8 @@
 // held, and a walk confirms it, the array becomes an *anchor*: it gets a second copy (copies.cc), or goes to disk where no other worker
 // can take one (checkpoints.h), and once it has that its op lets go of what it read. What is made from an anchor is made again from
 // there, no further; so it stays as long as that may have to be done, also when its session has let it go. Of several results of one op
-// all that are held become anchors together, with their second copies on the same devices where there is room. The past is cut when nobody reads the others any more.
+// all that are held become anchors together, with their second copies on the same devices: only who has all of them can stand in for
+// who made them. The past is cut when nobody reads the others any more.
 #include "graphs.h"
 #include "handlers.h"
 

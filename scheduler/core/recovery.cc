@@ -258,13 +258,15 @@ void on_fetches(State& s, const Peer& client, const msg::Held& held) {
     return;
   }
   msg::Held told{held.version, {}, {}, false};
+  std::set<OpId> spoken_of;  // once each, however often it says it
   for (const msg::Held::Fetch& fetch : held.fetches) {
     const ArrayRecord* array = s.arrays.find(fetch.array);
     if (array == nullptr) continue;
     for (const OpId id : array->fetches) {
       const OpRecord& op = s.ops.at(id);
       const GraphRecord& graph = s.graphs.at(op.graph);
-      if (graph.session != client.session || graph.request != fetch.request) continue;
+      if (graph.session != client.session || graph.request != fetch.request || !spoken_of.insert(id).second)
+        continue;
       const std::int64_t blocks = op.op.space.block_count();
       told.shares.push_back({id, op.op.get<ir::FetchAttrs>().to, blocks, fetch.missing});
     }

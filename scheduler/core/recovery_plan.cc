@@ -85,10 +85,11 @@ class Planner {
     std::vector<DeviceId> before;      // parallel: who had it
     std::vector<std::int64_t> doomed;  // points that have taken down too many workers
     std::vector<DeviceId> doomed_before;
-    std::vector<ir::Run> kept;                          // rising
-    std::map<std::size_t, std::vector<ir::Run>> apart;  // the same, of results that do not all lie together
-    bool provided = false;                              // workers are to know a client's array again
-    std::int32_t priority = INT32_MIN;                  // of who waits for what is made again
+    std::vector<ir::Run> kept;  // rising
+    std::map<std::size_t, std::vector<ir::Run>>
+        apart;                          // the same, where others of the task's results are not there
+    bool provided = false;              // workers are to know a client's array again
+    std::int32_t priority = INT32_MIN;  // of who waits for what is made again
   };
 
   // ---- what is there ----
@@ -188,29 +189,6 @@ class Planner {
     return true;
   }
 
-  // No device has all of these, but each is somewhere: there it is from now on.
-  bool lie_apart(Group& group, const std::vector<std::size_t>& results, const ir::Index& at,
-                 std::int64_t point) {
-    const OpRecord& head = *group.head;
-    std::vector<std::pair<std::size_t, DeviceId>> found;
-    std::vector<MovedBlock> moved;
-    for (const std::size_t result : results) {
-      const ArrayId id{head.op.outputs[result].array};
-      if (const DeviceId owner = served_by(head, result, at, point)) {
-        if (has_as_copy(id, point, owner)) found.emplace_back(result, owner);
-        continue;
-      }
-      const DeviceId device = somewhere(head, {result}, point);
-      const DeviceId leaving = leaver_ ? somewhere(head, {result}, point, false) : DeviceId{};
-      if (!device && !leaving) return false;
-      if (leaving) moved.push_back({id, point, leaving, device});
-      if (device) found.emplace_back(result, device);
-    }
-    for (const auto& [result, device] : found) ir::append(group.apart[result], point, device);
-    moved_.insert(moved_.end(), moved.begin(), moved.end());
-    return true;
-  }
-
   // Its owner, who lives or has left as it was asked to, had finished the point and let go of the result. So whoever was to read it has
   // done so, or has it; only who says that it still waits is believed.
   bool spent(const OpRecord& op, DeviceId device, std::int64_t ordinal, const ir::OutputSpec& output,
@@ -239,7 +217,7 @@ class Planner {
     }
   }
 
-  // Of several results a living owner may still serve, or be making, some: nobody else takes over all of them.
+  // Of several results a living owner may still serve, or be making, some: nobody else takes them over, so it makes all again.
   bool may_serve(const OpRecord& head, const OpRecord* op, std::int64_t point, DeviceId owner) const {
     const std::vector<ir::OutputSpec>& outputs = head.op.outputs;
     if (!owner || !alive(owner) || outputs.size() == 1) return false;
@@ -330,7 +308,6 @@ class Planner {
         if (device) keep(group, results, point, device);
         if (leaving || device) continue;
       }
-      if (head.op.outputs.size() > 1 && !results.empty() && lie_apart(group, results, at, point)) continue;
       const bool doomed = deaths_of(s_, head.id, point) >= kMaxDeaths;
       (doomed ? group.doomed : group.again).push_back(point);
       (doomed ? group.doomed_before : group.before).push_back(owner ? owner : head.placement.owner(at));

@@ -74,8 +74,9 @@ Ran Minimum::ran(const Maker& maker, const Truth& truth) {
   return maker.over ? Ran{0, true} : found == truth.ran.end() ? Ran{} : found->second;
 }
 
-// One of these results of the task.
-bool Minimum::missing(const BlockId& task, const std::set<BlockId>& wanted, const Truth& truth) const {
+// Of these results of the task.
+bool Minimum::missing(const BlockId& task, const std::set<BlockId>& wanted, const Truth& truth,
+                      Apart apart) const {
   if (forgotten_.contains(task)) return true;  // it is over, and what is left of it is on its way out
   const Maker& maker = makers_.at(task);
   const bool lives = truth.living.contains(maker.device);
@@ -85,13 +86,20 @@ bool Minimum::missing(const BlockId& task, const std::set<BlockId>& wanted, cons
     const auto here = truth.here.find(block);
     return comes || (here != truth.here.end() && here->second.contains(device));
   };
+  const auto any_device = [&](auto&& what) {
+    return std::ranges::any_of(truth.living, what) || std::ranges::any_of(truth.left, what);
+  };
+  const auto all_on = [&](DeviceId device) {
+    return std::ranges::all_of(wanted, [&](const BlockId& block) { return is_on(block, device); });
+  };
+  if (apart == Apart::kMadeAgain && results_of(task) > 1)
+    return lives ? !all_on(maker.device) : !any_device(all_on);
   return !std::ranges::all_of(wanted, [&](const BlockId& block) {
-    const auto is_there = [&](DeviceId device) { return is_on(block, device); };
-    return std::ranges::any_of(truth.living, is_there) || std::ranges::any_of(truth.left, is_there);
+    return any_device([&](DeviceId device) { return is_on(block, device); });
   });
 }
 
-Minimum::Need Minimum::needed(const Truth& truth, Oracle& oracle) const {
+Minimum::Need Minimum::needed(const Truth& truth, Apart apart, Oracle& oracle) const {
   Need need;
   std::vector<BlockId> work = truth.wanted;
   const auto read_from = [&](const Maker& maker, std::int64_t step, std::vector<BlockId>& reads) {
@@ -111,7 +119,8 @@ Minimum::Need Minimum::needed(const Truth& truth, Oracle& oracle) const {
     if (uploads_.contains(block.first)) continue;
     const BlockId task = task_of(block);
     std::set<BlockId>& wanted = need.wanted[task];
-    if (!wanted.insert(block).second || need.again.contains(task) || !missing(task, wanted, truth)) continue;
+    if (!wanted.insert(block).second || need.again.contains(task) || !missing(task, wanted, truth, apart))
+      continue;
     need.again.insert(task);
     std::vector<BlockId> reads;
     read_from(makers_.at(task), 0, reads);

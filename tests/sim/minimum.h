@@ -3,7 +3,9 @@
 //
 // Copies that clients ask for are reckoned with: whoever has one has the block, and nobody reads for one what its client does not hold.
 //
-// Of several results of a task some may be wanted, and lie apart. It must be run again where one of these is nowhere.
+// Of several results of a task some may be wanted, and lie apart. It must be run again where one of them is nowhere, and may be where
+// no living device has all of them, or, while who made them lives, where that one has not: a layer says of all results of a point
+// who has them, and that one may be serving others (docs/design/recovery.md). So there are two bounds here, which differ for such tasks only.
 //
 // Uploads are asked of their client while their graph runs, and nothing is made. After that a task that would have to read one cannot be run again: a
 // pass of the recovery is given up then, and only then.
@@ -50,6 +52,7 @@ class Minimum {
     std::vector<BlockId> wanted;                 // by clients: held, or fetched and not there yet
     std::set<GraphId> ended;                     // their clients have no uploads for them any more
   };
+  enum class Apart { kSuffices, kMadeAgain };  // of several wanted results of a task: each is somewhere
   struct Need {
     std::set<BlockId> again;                      // tasks, by their first results
     std::map<BlockId, std::set<BlockId>> wanted;  // likewise: which of their results
@@ -57,7 +60,7 @@ class Minimum {
   };
   // Wanted are besides those what tasks on living devices have still to read; what of all that no living device has or is about to make is
   // made again, and what that reads is wanted too.
-  Need needed(const Truth& truth, Oracle& oracle) const;
+  Need needed(const Truth& truth, Apart apart, Oracle& oracle) const;
 
   std::set<BlockId> made_again(const msg::Recover& recover) const;  // tasks, by their first results
   const std::map<std::uint64_t, std::int64_t>& arrays() const { return arrays_; }  // and their blocks
@@ -77,7 +80,7 @@ class Minimum {
     DeviceId device;
     bool over = false;  // it was made when this became so
   };
-  bool missing(const BlockId& task, const std::set<BlockId>& wanted, const Truth& truth) const;
+  bool missing(const BlockId& task, const std::set<BlockId>& wanted, const Truth& truth, Apart apart) const;
   static Ran ran(const Maker& maker, const Truth& truth);
 
   std::map<BlockId, Maker> makers_;               // of tasks, by their first results

@@ -446,7 +446,7 @@ TEST_CASE("rare branches are reached by worlds that are known for them") {
       {"lost: past cut", "files", {170, 190}},
       {"clients that found themselves fenced", "silence", {676}},
       {"wrong reads of who was declared lost", "fencing", {415, 1505}},
-      {"results of a task that lie apart", "minimum", {126, 359}},
+      {"tasks made again as their results lie apart", "minimum", {126, 359}},
       {"refused: nobody had joined yet", "files", {2027000470}},
       {"failed: not found", "starving", {2027000054}},
       {"failed: timeout", "starving", {3200000287}},

@@ -188,8 +188,8 @@ void World::compare_with_minimum(const msg::Recover& recover, bool gave_up) {
       workers_[w]->told.here[block].insert(devices.begin(), devices.end());
   }
   const Minimum::Truth least_truth = truth(false, answered);
-  const Minimum::Need least = minimum_.needed(least_truth, oracle_),
-                      most = minimum_.needed(most_truth, oracle_);
+  const Minimum::Need least = minimum_.needed(least_truth, Minimum::Apart::kSuffices, oracle_),
+                      most = minimum_.needed(most_truth, Minimum::Apart::kMadeAgain, oracle_);
   if (gave_up) {
     if (most.lost.empty()) return violate("given up, though nothing that was uploaded is lost for good");
     ++outcome_.covered["recoveries given up for uploads that are lost"];
@@ -209,6 +209,10 @@ void World::compare_with_minimum(const msg::Recover& recover, bool gave_up) {
     if (!most.again.contains(task)) wrong += "\nmade again for nobody: " + task_name(task);
   for (const BlockId& upload : least.lost) wrong += "\nuploaded, lost and not told: " + name(upload);
   if (!wrong.empty()) return violate("not the minimum after loss " + std::to_string(recover.version) + wrong);
+  const Minimum::Need together = minimum_.needed(most_truth, Minimum::Apart::kSuffices, oracle_);
+  for (const BlockId& task : again) {
+    outcome_.covered["tasks made again as their results lie apart"] += !together.again.contains(task);
+  }
   note_compared(recover, least_truth, least, most, again);
 }
 
@@ -229,14 +233,6 @@ void World::note_compared(const msg::Recover& recover, const Minimum::Truth& tru
     outcome_.covered["blocks made again that their living makers had let go"] +=
         truth.living.contains(minimum_.maker_of(task));
     outcome_.covered["tasks of several results made again"] += minimum_.results_of(task) > 1;
-  }
-  for (const msg::Plan& plan : recover.plans) {
-    for (const msg::PlannedOp& layer : plan.ops) {
-      const std::vector<ir::OutputSpec>& outputs = layer.op.outputs;
-      if (layer.done && layer.placement.listed() != nullptr && !outputs.empty() &&
-          outputs.size() < minimum_.results_of({minimum_.task_of({outputs[0].array, 0}).first, 0}))
-        ++outcome_.covered["results of a task that lie apart"];
-    }
   }
   for (const auto& [task, wanted] : most.wanted) {
     if (truth.living.contains(minimum_.maker_of(task)) || again.contains(task)) continue;
