@@ -77,14 +77,15 @@ Ran Minimum::ran(const Maker& maker, const Truth& truth) {
 // Of these results of the task.
 bool Minimum::missing(const BlockId& task, const std::set<BlockId>& wanted, const Truth& truth,
                       Apart apart) const {
-  if (forgotten_.contains(task)) return true;  // it is over, and what is left of it is on its way out
+  // Retired: it is over, though it may not have run, having found its results there; what is left of these is on its way out.
+  if (apart == Apart::kMadeAgain && forgotten_.contains(task)) return true;
   const Maker& maker = makers_.at(task);
   const bool lives = truth.living.contains(maker.device);
   const auto is_on = [&](const BlockId& block, DeviceId device) {
     const bool comes =
         lives && device == maker.device && !ran(maker, truth).over && !truth.used_up.contains(block);
     const auto here = truth.here.find(block);
-    return comes || (here != truth.here.end() && here->second.contains(device));
+    return comes || (here != truth.here.end() && here->second.contains(device) && !forgotten_.contains(task));
   };
   const auto any_device = [&](auto&& what) {
     return std::ranges::any_of(truth.living, what) || std::ranges::any_of(truth.left, what);
@@ -109,9 +110,7 @@ Minimum::Need Minimum::needed(const Truth& truth, Apart apart, Oracle& oracle) c
   };
   for (const auto& [task, maker] : makers_) {
     const Ran done = ran(maker, truth);
-    // One that found its results there has not run, and is over when all is.
-    if (truth.living.contains(maker.device) && !done.over && !forgotten_.contains(task))
-      read_from(maker, done.steps, work);
+    if (truth.living.contains(maker.device) && !done.over) read_from(maker, done.steps, work);
   }
   while (!work.empty()) {
     const BlockId block = work.back();
