@@ -24,7 +24,7 @@ void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vec
 
 // The record that stands for the task, or none.
 const OpRecord* maker_of(const State& s, const OpRecord& head, const ir::Index& point);
-// That says who has or makes the task's block of that result: results may lie apart.
+// That says who has or makes the task's block of that result: the others may not be there.
 const OpRecord* holder_of(const State& s, const OpRecord& head, ArrayId result, const ir::Index& point);
 
 // Who has or makes each block now, in closed form: the head's own rule with what its layers say in its place, about (99 of 100 blocks)
