@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <tilewise/ir/element_types.h>
+#include <tilewise/msg/ranges.h>
 
 #include "graph.h"
 #include "loans.h"
@@ -47,12 +48,7 @@ struct Target {
   std::vector<msg::Range> missing() const {  // blocks that are not here, rising
     std::vector<msg::Range> ranges;
     for (std::size_t i = 0; i < blocks.size(); ++i) {
-      if (blocks[i] == BlockState::kFilled) continue;
-      const auto block = static_cast<std::int64_t>(i);
-      if (!ranges.empty() && ranges.back().first + ranges.back().count == block)
-        ++ranges.back().count;
-      else
-        ranges.push_back({block, 1});
+      if (blocks[i] != BlockState::kFilled) msg::append(ranges, static_cast<std::int64_t>(i));
     }
     return ranges;
   }

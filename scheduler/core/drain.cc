@@ -6,6 +6,8 @@
 #include "handlers.h"
 #include "outbox.h"
 
+#include <tilewise/msg/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -141,12 +143,7 @@ void move(State& s, WorkerId leaver, Leaving& leaving, const std::vector<MovedBl
     for (auto& [key, moved] : arrays) {
       std::sort(moved.begin(), moved.end());
       msg::Drain::Keep keep{std::get<0>(key), std::get<1>(key), std::get<2>(key), {}};
-      for (const std::int64_t block : moved) {
-        if (!keep.blocks.empty() && keep.blocks.back().first + keep.blocks.back().count == block)
-          ++keep.blocks.back().count;
-        else
-          keep.blocks.push_back({block, 1});
-      }
+      for (const std::int64_t block : moved) msg::append(keep.blocks, block);
       count += static_cast<std::int64_t>(moved.size());
       drain.keeps.push_back(std::move(keep));
     }

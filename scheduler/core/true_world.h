@@ -5,6 +5,7 @@
 #pragma once
 #include <tilewise/base/prng.h>
 #include <tilewise/ir/infer.h>
+#include <tilewise/msg/ranges.h>
 
 #include "core_world.h"
 
@@ -227,16 +228,16 @@ class TrueWorld : public World {
         for (const BlockNo no : share->second.blocks)
           if (blocks[no].maker == op && blocks[no].task == Block::kBegun) begun.insert(blocks[no].number);
         held.shares.push_back({op, device, share->second.next, {}});
-        for (const std::int64_t block : begun) add(held.shares.back().begun, block);
+        for (const std::int64_t block : begun) msg::append(held.shares.back().begun, block);
       }
       for (const std::size_t array : asked) {
         msg::Held::Blocks told{arrays[array].id, device, {}, {}};
         for (std::int64_t i = 0; i < arrays[array].grid.block_count(); ++i) {
           const BlockNo no = arrays[array].first + static_cast<BlockNo>(i);
           if (blocks[no].copies.contains(device))
-            add(told.sealed, i);
+            msg::append(told.sealed, i);
           else if (!alive(blocks[no].owner) && has_reader(no, Has::kNothing, device))
-            add(told.wanted, i);
+            msg::append(told.wanted, i);
         }
         if (!told.sealed.empty() || !told.wanted.empty()) held.blocks.push_back(std::move(told));
       }
@@ -251,7 +252,7 @@ class TrueWorld : public World {
     for (const Fetch& fetch : fetches) {
       msg::Held::Fetch told{fetch.request, arrays[fetch.array].id, {}};
       for (std::int64_t i = 0; i < arrays[fetch.array].grid.block_count(); ++i)
-        if (!fetch.got.contains(i)) add(told.missing, i);
+        if (!fetch.got.contains(i)) msg::append(told.missing, i);
       held.fetches.push_back(std::move(told));
     }
     return held;
@@ -437,13 +438,6 @@ class TrueWorld : public World {
       const Has has = of(reader, no);
       return has == Has::kNothing ? owner : has == Has::kCopy && reader.owner == device;
     });
-  }
-
-  static void add(std::vector<msg::Range>& ranges, std::int64_t block) {
-    if (!ranges.empty() && ranges.back().first + ranges.back().count == block)
-      ++ranges.back().count;
-    else
-      ranges.push_back({block, 1});
   }
 
   const ir::Shape kShape{8, 8};                     // of all arrays but sums

@@ -2,6 +2,8 @@
 #include "generator.h"
 #include "world_parts.h"
 
+#include <tilewise/msg/ranges.h>
+
 #include <tilewise/msg/program.h>
 
 namespace tilewise::sim {
@@ -484,12 +486,7 @@ void World::tell_fetched(Client& client, std::uint64_t version) {
       if (const auto wanted = request.wanted.find(array); wanted != request.wanted.end())
         missing = wanted->second;
       msg::Held::Fetch told{number, ArrayId{array}, {}};
-      for (const std::int64_t block : missing) {
-        if (!told.missing.empty() && told.missing.back().first + told.missing.back().count == block)
-          ++told.missing.back().count;
-        else
-          told.missing.push_back({block, 1});
-      }
+      for (const std::int64_t block : missing) msg::append(told.missing, block);
       const std::int64_t got = oracle_.blocks(array) - static_cast<std::int64_t>(missing.size());
       if (got > 0) ++outcome_.covered["clients that had some of what was lost"];
       held.fetches.push_back(std::move(told));
