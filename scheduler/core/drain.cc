@@ -4,6 +4,7 @@
 // docs/design/drain.md says why nothing is lost.
 #include "graphs.h"
 #include "handlers.h"
+#include "layers.h"
 #include "outbox.h"
 
 #include <tilewise/msg/ranges.h>
@@ -39,33 +40,38 @@ std::int64_t block_bytes(const State& s, ArrayId id, std::int64_t block) {
          static_cast<std::int64_t>(ir::size_of(source.dtype));
 }
 
-// Chooses who takes what: contiguous pieces, as large as there is room. Of the same kind of device if there are any. False: there
-// is no room.
+// Chooses who takes what: contiguous pieces, as large as there is room. Devices of the same class if they have it (what was moved to
+// another one is not made again there), else of the same kind, else any. False: there is no room.
 bool choose(const State& s, WorkerId leaver, std::vector<MovedBlock>& blocks, std::string& why) {
   std::map<DeviceId, std::int64_t> promised;
   const auto left = [&](const Device& device) {
     const auto taken = promised.find(device.id);
     return std::max<std::int64_t>(0, room_of(device) - (taken == promised.end() ? 0 : taken->second));
   };
-  for (const std::uint8_t kind : {place::kHostKind, place::kCudaKind}) {
-    std::vector<MovedBlock*> mine;
+  std::vector<std::vector<MovedBlock*>> classes;
+  for (MovedBlock& block : blocks) {
+    if (block.to) continue;
+    const auto found = std::find_if(classes.begin(), classes.end(), [&](const auto& mine) {
+      return same_class(s, mine.front()->from, block.from);
+    });
+    (found == classes.end() ? classes.emplace_back() : *found).push_back(&block);
+  }
+  for (std::vector<MovedBlock*>& mine : classes) {
+    const DeviceId from = mine.front()->from;
     std::int64_t bytes = 0, room = 0;
-    for (MovedBlock& block : blocks) {
-      if (block.to || s.device(block.from)->kind != kind) continue;
-      mine.push_back(&block);
-      bytes += block_bytes(s, block.array, block.block);
-    }
-    if (mine.empty()) continue;
+    for (const MovedBlock* block : mine) bytes += block_bytes(s, block->array, block->block);
     std::vector<const Device*> open;
-    for (const bool same : {true, false}) {
+    const auto open_if = [&](auto&& suits) {
+      if (!open.empty() && room >= bytes) return;
+      open.clear(), room = 0;
       for (const Device& device : s.devices.all()) {
-        if (device.alive && s.is_worker(device.peer) && device.peer != leaver && !device.draining &&
-            (!same || device.kind == kind))
-          open.push_back(&device);
+        if (!device.alive || !s.is_worker(device.peer) || device.peer == leaver || device.draining) continue;
+        if (suits(device)) open.push_back(&device), room += left(device);
       }
-      if (!open.empty()) break;
-    }
-    for (const Device* device : open) room += left(*device);
+    };
+    open_if([&](const Device& device) { return same_class(s, device.id, from); });
+    open_if([&](const Device& device) { return device.kind == s.device(from)->kind; });
+    open_if([](const Device&) { return true; });
     if (room < bytes) {
       why = "it holds " + std::to_string(bytes) + " bytes that are needed, and others have room for " +
             std::to_string(room);
@@ -78,7 +84,8 @@ bool choose(const State& s, WorkerId leaver, std::vector<MovedBlock>& blocks, st
     std::int64_t given = 0, limit = 0;
     std::vector<std::int64_t> shares;
     for (const Device* device : open)
-      shares.push_back(static_cast<std::int64_t>(static_cast<__int128>(bytes) * left(*device) / room));
+      shares.push_back(static_cast<std::int64_t>(static_cast<__int128>(bytes) * left(*device) /
+                                                 std::max<std::int64_t>(1, room)));
     limit = shares[0];
     std::int64_t last = -1;
     for (MovedBlock* block : mine) {

@@ -1,5 +1,6 @@
 #include "layers.h"
 
+#include "checkpoints.h"
 #include "draft.h"
 #include "graphs.h"
 #include "handlers.h"
@@ -91,6 +92,18 @@ std::int64_t kept_bytes(const State& s, const OpRecord& layer) {
     bytes += share_bytes(static_cast<std::int64_t>(all), points, layer.op.space.block_count());
   }
   return bytes;
+}
+
+const std::string& numeric_class_of(const State& s, DeviceId id) {
+  const msg::PeerInfo& info = s.peer(s.device(id)->peer).info;
+  const auto at = std::find(info.devices.begin(), info.devices.end(), id) - info.devices.begin();
+  return info.descriptions[static_cast<std::size_t>(at)].numeric_class;
+}
+
+bool offers(const Peer& peer, const ir::Op& op) {
+  return op.kind != ir::OpKind::kCall ||
+         std::any_of(peer.plugins.begin(), peer.plugins.end(),
+                     [&](const msg::PluginDesc& p) { return p.kernel == op.get<ir::CallAttrs>().kernel; });
 }
 
 }  // namespace
@@ -217,10 +230,21 @@ const OpRecord* holder_of(const State& s, const OpRecord& head, ArrayId result, 
   return head.forgotten ? nullptr : &head;
 }
 
-const std::string& numeric_class_of(const State& s, DeviceId id) {
-  const msg::PeerInfo& info = s.peer(s.device(id)->peer).info;
-  const auto at = std::find(info.devices.begin(), info.devices.end(), id) - info.devices.begin();
-  return info.descriptions[static_cast<std::size_t>(at)].numeric_class;
+bool same_class(const State& s, DeviceId a, DeviceId b) {
+  return s.device(a)->kind == s.device(b)->kind && numeric_class_of(s, a) == numeric_class_of(s, b);
+}
+
+std::vector<DeviceId> devices_like(const State& s, const OpRecord& head, DeviceId like) {
+  std::vector<DeviceId> out;
+  for (const WorkerId id : s.live) {
+    const Peer& peer = s.peer(id);
+    if (!s.is_worker(id) || !offers(peer, head.op)) continue;
+    for (const DeviceId device : peer.info.devices) {
+      if (is_from_file(head) || same_class(s, device, like)) out.push_back(device);
+    }
+  }
+  std::sort(out.begin(), out.end());
+  return out;
 }
 
 }  // namespace tilewise::scheduler

@@ -37,7 +37,10 @@ const ir::Placement& layered_placement(const State& s, const OpRecord& head, std
 // The same with lost devices replaced by others, for placing what reads the blocks.
 ir::Placement without_lost(const State& s, const ir::Placement& placement);
 
-// Devices of one class make the same bits.
-const std::string& numeric_class_of(const State& s, DeviceId id);
+// They make the same bits: their kind is one, and their numeric class.
+bool same_class(const State& s, DeviceId a, DeviceId b);
+// Devices of living workers that make the same bits of the op's results as `like`, rising: those of its class whose workers
+// have the op's plug-in. Of what is read from a checkpoint, any.
+std::vector<DeviceId> devices_like(const State& s, const OpRecord& head, DeviceId like);
 
 }  // namespace tilewise::scheduler

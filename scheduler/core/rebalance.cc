@@ -22,12 +22,6 @@ constexpr TimeNs kSilentNs =
     500 * kMillisecond;  // and no news at all: several points may be under way at once
 constexpr TimeNs kSurelyNs = 100 * kMillisecond;  // without news: it is slow, not unlucky
 
-bool offers(const Peer& peer, const ir::Op& op) {
-  return op.kind != ir::OpKind::kCall ||
-         std::any_of(peer.plugins.begin(), peer.plugins.end(),
-                     [&](const msg::PluginDesc& p) { return p.kernel == op.get<ir::CallAttrs>().kernel; });
-}
-
 // Calls visit(record, share) for what devices have of the op, its layers included.
 template <class F> void for_each_share(const State& s, const OpRecord& head, F&& visit) {
   for (std::size_t i = 0; i <= head.layers.size(); ++i) {
@@ -35,22 +29,6 @@ template <class F> void for_each_share(const State& s, const OpRecord& head, F&&
     if (op.finished || op.doomed) continue;
     for (const OpShare& share : op.shares) visit(op, share);
   }
-}
-
-// Devices that make the same bits as `like`, rising.
-std::vector<DeviceId> alike(const State& s, const OpRecord& head, DeviceId like) {
-  std::vector<DeviceId> out;
-  for (const WorkerId id : s.live) {
-    const Peer& peer = s.peer(id);
-    if (!s.is_worker(id) || !offers(peer, head.op)) continue;
-    for (const DeviceId device : peer.info.devices) {
-      if (s.device(device)->kind == s.device(like)->kind &&
-          numeric_class_of(s, device) == numeric_class_of(s, like))
-        out.push_back(device);
-    }
-  }
-  std::sort(out.begin(), out.end());
-  return out;
 }
 
 // What a point takes the device, in seconds; 0: there is nothing to tell it from. One of which nothing has been heard may have
@@ -136,7 +114,7 @@ std::vector<Runner> runners_of(const State& s, const OpRecord& head, const Watch
   if (!latest) return runners;
   const std::int64_t bytes = std::max<std::int64_t>(
       1, output_bytes(head.op) / std::max<std::int64_t>(1, head.op.space.block_count()));
-  for (const DeviceId id : alike(s, head, latest)) {
+  for (const DeviceId id : devices_like(s, head, latest)) {
     const Device& device = *s.device(id);
     Runner r{.device = id};
     const auto has = left.find(id);
@@ -184,18 +162,18 @@ std::optional<Move> drawn(const State& s) {
   std::sort(open.begin(), open.end(), [](const OpRecord* a, const OpRecord* b) { return a->id < b->id; });
   const OpRecord& head = *open[prng.below(open.size())];
   Shift shift;
-  DeviceId like;
   std::map<DeviceId, std::int64_t> left;
   for_each_share(s, head, [&](const OpRecord&, const OpShare& share) {
     if (s.device(share.device)->alive) left[share.device] += share.owned - share.completed;
   });
+  std::vector<DeviceId> all;
   for (const auto& [device, points] : left) {
     if (points == 0 || prng.chance(0.3)) continue;
-    like = device;
-    shift.from.emplace_back(device, prng.between(1, points));
+    if (all.empty()) all = devices_like(s, head, device);
+    if (std::binary_search(all.begin(), all.end(), device))
+      shift.from.emplace_back(device, prng.between(1, points));
   }
-  if (!like) return {};
-  for (const DeviceId device : alike(s, head, like)) {
+  for (const DeviceId device : all) {
     if (!s.device(device)->draining && prng.chance(0.5)) shift.to.emplace_back(device, prng.between(1, 8));
   }
   if (shift.to.empty()) return {};

@@ -60,11 +60,11 @@ class Planner {
       if (!group.apart.empty() && group.head->retired) add_layer(plans, group, {}, Form::kKept);
       for (auto& [result, runs] : group.apart)
         scheduler::add_layer(s_, plans, *group.head, std::move(runs), Form::kKept, group.priority, result);
-      for (std::size_t i = 0; i < group.doomed.size(); ++i) {
-        std::vector<ir::Run> run;
-        const DeviceId before = group.doomed_before[i];  // if it lives it may serve other results of the task
-        ir::append(run, group.doomed[i],
-                   makes_itself(before) ? before : eligible(*group.head, before).front());
+      for (const Point& point : group.doomed) {
+        std::vector<ir::Run> run;  // if who had it lives it may serve other results of the task
+        const DeviceId device =
+            makes_itself(*group.head, point) ? point.before : alike(*group.head, point.like).open.front();
+        ir::append(run, point.number, device);
         add_layer(plans, group, std::move(run), Form::kDoomed);
       }
       if (group.again.empty()) continue;
@@ -77,15 +77,19 @@ class Planner {
   }
 
  private:
+  struct Point {
+    std::int64_t number = 0;
+    DeviceId before;     // who had it
+    DeviceId like;       // it is to make the same bits as this one
+    bool stays = false;  // nobody else may take it over
+  };
   struct Group {
     OpRecord* head = nullptr;
     std::vector<std::int64_t> demand;  // by points that are made again
     std::vector<OpId> demanded_by;     // whose they are
-    std::vector<std::int64_t> again;   // points, rising
-    std::vector<DeviceId> before;      // parallel: who had it
-    std::vector<std::int64_t> doomed;  // points that have taken down too many workers
-    std::vector<DeviceId> doomed_before;
-    std::vector<ir::Run> kept;  // rising
+    std::vector<Point> again;          // rising
+    std::vector<Point> doomed;         // they have taken down too many workers
+    std::vector<ir::Run> kept;         // rising
     std::map<std::size_t, std::vector<ir::Run>>
         apart;                          // the same, where others of the task's results are not there
     bool provided = false;              // workers are to know a client's array again
@@ -301,7 +305,10 @@ class Planner {
       const DeviceId owner = op == nullptr ? DeviceId{} : op->placement.owner(at);
       const std::vector<std::size_t> results = wanted_results(head, point);
       if (is_served(group, results, at, point)) continue;
-      if (!may_serve(head, op, point, owner)) {
+      // Whatever has become of it, it has been run by devices like the first one only: a copy may be elsewhere.
+      const DeviceId like = head.placement.owner(at);
+      const bool serves = may_serve(head, op, point, owner);
+      if (!serves) {
         const DeviceId leaving = leaver_ ? somewhere(head, results, point, false) : DeviceId{};
         const DeviceId device = somewhere(head, results, point);
         if (leaving) move(head, point, leaving, device);
@@ -309,8 +316,7 @@ class Planner {
         if (leaving || device) continue;
       }
       const bool doomed = deaths_of(s_, head.id, point) >= kMaxDeaths;
-      (doomed ? group.doomed : group.again).push_back(point);
-      (doomed ? group.doomed_before : group.before).push_back(owner ? owner : head.placement.owner(at));
+      (doomed ? group.doomed : group.again).push_back({point, owner ? owner : like, like, serves});
     }
     if (group.again.empty() && group.doomed.empty()) return can_be_told(group);
     return can_make(group) && can_be_told(group) && ask_for_operands(group, left);
@@ -320,18 +326,20 @@ class Planner {
   // one piece a taker.
   bool can_be_told(const Group& group) {
     if (leaver_) return true;
-    std::map<DeviceId, std::size_t> from;
+    std::map<std::pair<DeviceId, DeviceId>, std::size_t> from;
     runs_ += group.kept.size() + group.doomed.size();
     for (const auto& [result, runs] : group.apart) runs_ += runs.size();
     for (std::size_t i = 0; i < group.again.size(); ++i) {
-      const bool next_to_last =
-          i > 0 && group.before[i] == group.before[i - 1] && group.again[i] == group.again[i - 1] + 1;
+      const Point& point = group.again[i];
+      const bool next_to_last = i > 0 && point.before == group.again[i - 1].before &&
+                                point.like == group.again[i - 1].like &&
+                                point.number == group.again[i - 1].number + 1;
       runs_ += next_to_last ? 0 : 1;
-      runs_ += deaths_of(s_, group.head->id, group.again[i]) > 0 ? 2 : 0;  // it runs alone
-      ++from[group.before[i]];
+      runs_ += deaths_of(s_, group.head->id, point.number) > 0 ? 2 : 0;  // it runs alone
+      ++from[{point.before, point.like}];
     }
-    for (const auto& [device, points] : from)
-      runs_ += std::min(points, eligible(*group.head, device).size()) - 1;
+    for (const auto& [devices, points] : from)
+      runs_ += std::min(points, alike(*group.head, devices.second).open.size()) - 1;
     if (runs_ <= s_.options.max_recovered_runs) return true;
     return broken(group, "what is left and what was lost lie in more than " +
                              std::to_string(s_.options.max_recovered_runs) + " pieces");
@@ -352,9 +360,12 @@ class Planner {
       if (s_.arrays.find(ArrayId{operand.array}) == nullptr)
         return broken(group, "what it was made from is no longer known");
     }
-    for (const auto* devices : {&group.before, &group.doomed_before}) {
-      for (const DeviceId device : *devices) {
-        if (eligible(head, device).empty()) return broken(group, "no device of its numeric class is left");
+    for (const auto* points : {&group.again, &group.doomed}) {
+      for (const Point& point : *points) {
+        if (alike(head, point.like).open.empty())
+          return broken(group, "no device of its numeric class is left");
+        if (point.stays && !makes_itself(head, point))
+          return broken(group, "other results of its tasks are on a device of another numeric class");
       }
     }
     return true;
@@ -364,8 +375,8 @@ class Planner {
     OpRecord& head = *group.head;
     const ir::Geometry& geometry = readers_.geometry_of(head);
     std::vector<ir::Read> reads;
-    for (const std::int64_t point : group.again) {
-      const ir::Index at = geometry.point(point);
+    for (const Point& point : group.again) {
+      const ir::Index at = geometry.point(point.number);
       for (std::int64_t step = geometry.steps(at); step-- > 0;) {
         geometry.reads(at, step, reads);
         for (const ir::Read& read : reads) {
@@ -388,11 +399,13 @@ class Planner {
   bool is_gone(const Group& group, const ir::OutputSpec& output) {
     const ArrayId id{output.array};
     const auto& blocks = answers_.blocks(id);
-    const auto gone = [&](std::int64_t point) {
-      if (!demanded_.contains({output.array, point}) && !wanted(id, point, spent(*group.head, output, point)))
+    const auto gone = [&](const Point& point) {
+      if (!demanded_.contains({output.array, point.number}) &&
+          !wanted(id, point.number, spent(*group.head, output, point.number)))
         return false;
-      return std::none_of(blocks.begin(), blocks.end(),
-                          [&](const auto* on) { return alive(on->device) && contains(on->sealed, point); });
+      return std::none_of(blocks.begin(), blocks.end(), [&](const auto* on) {
+        return alive(on->device) && contains(on->sealed, point.number);
+      });
     };
     return std::any_of(group.again.begin(), group.again.end(), gone) ||
            std::any_of(group.doomed.begin(), group.doomed.end(), gone);
@@ -482,37 +495,32 @@ class Planner {
 
   // ---- where ----
 
-  // Living devices that make the same bits as the one that had it, rising.
-  const std::vector<DeviceId>& eligible(const OpRecord& head, DeviceId before) {
-    const bool call = head.op.kind == ir::OpKind::kCall;
-    auto [found, fresh] = eligible_.try_emplace({call ? head.id : OpId{}, before});
+  struct Alike {
+    std::vector<DeviceId> all;   // living ones that make the same bits, rising
+    std::vector<DeviceId> open;  // those of them that are to take more
+  };
+
+  const Alike& alike(const OpRecord& head, DeviceId like) {
+    auto [found, fresh] = alike_.try_emplace({head.op.kind == ir::OpKind::kCall ? head.id : OpId{}, like});
     if (!fresh) return found->second;
-    for (const WorkerId id : s_.live) {
-      const Peer& peer = s_.peer(id);
-      if (peer.info.role != msg::Role::kWorker || id == leaver_) continue;
-      const bool offers =
-          !call || std::any_of(peer.plugins.begin(), peer.plugins.end(), [&](const msg::PluginDesc& p) {
-            return p.kernel == head.op.get<ir::CallAttrs>().kernel;
-          });
-      if (!offers) continue;
-      for (const DeviceId device : peer.info.devices) {
-        if (is_from_file(head) || (s_.device(device)->kind == s_.device(before)->kind &&
-                                   numeric_class_of(s_, device) == numeric_class_of(s_, before)))
-          found->second.push_back(device);
-      }
-    }
-    std::vector<DeviceId>& all = found->second;
-    std::sort(all.begin(), all.end());
+    std::vector<DeviceId>& all = found->second.all = devices_like(s_, head, like);
+    std::erase_if(all, [&](DeviceId device) { return s_.device(device)->peer == leaver_; });
+    std::vector<DeviceId>& open = found->second.open = all;
     if (is_from_file(head)) {  // those first who can read it
       const auto blind = [&](DeviceId device) {
         const WorkerId worker = s_.device(device)->peer;
         return s_.checkpoints.without.contains(worker) || s_.checkpoints.unseen.contains(worker);
       };
-      if (!std::all_of(all.begin(), all.end(), blind)) std::erase_if(all, blind);
+      if (!std::all_of(open.begin(), open.end(), blind)) std::erase_if(open, blind);
     }
     const auto draining = [&](DeviceId device) { return s_.device(device)->draining; };
-    if (!std::all_of(all.begin(), all.end(), draining)) std::erase_if(all, draining);
-    return all;
+    if (!std::all_of(open.begin(), open.end(), draining)) std::erase_if(open, draining);
+    return found->second;
+  }
+
+  bool makes_itself(const OpRecord& head, const Point& point) {
+    const std::vector<DeviceId>& all = alike(head, point.like).all;
+    return std::binary_search(all.begin(), all.end(), point.before);
   }
 
   // What there is to do, before it is dealt out.
@@ -555,23 +563,23 @@ class Planner {
     }
   }
 
-  bool makes_itself(DeviceId device) const { return alive(device) && s_.is_worker(s_.device(device)->peer); }
-
-  // What a lost device had is dealt out; what a living one has let go it makes again itself. Second: those that are to run alone.
+  // What a lost device had is dealt out; what a living one has let go it makes again itself, if it can. Second: those that are to run alone.
   std::pair<std::vector<ir::Run>, std::vector<ir::Run>> place(const Group& group) {
     const double each = point_seconds(s_, *group.head);
-    std::map<DeviceId, std::pair<std::size_t, std::size_t>>
-        dealt;  // of a lost device: how many, and how many so far
-    for (const DeviceId device : group.before) ++dealt[device].first;
+    struct Dealt {
+      std::size_t all = 0, so_far = 0;
+    };
+    std::map<std::pair<DeviceId, DeviceId>, Dealt> dealt;  // what one had, of one kind of bits
+    for (const Point& point : group.again) ++dealt[{point.before, point.like}].all;
     std::pair<std::vector<ir::Run>, std::vector<ir::Run>> runs;
-    for (std::size_t i = 0; i < group.again.size(); ++i) {
-      const DeviceId before = group.before[i];
-      auto& [all, so_far] = dealt[before];
-      const std::vector<DeviceId>& to = eligible(*group.head, before);
-      const DeviceId device =
-          makes_itself(before) ? before : dealing_.taker(group.head->op, to, so_far++, all, each);
-      const bool blamed = deaths_of(s_, group.head->id, group.again[i]) > 0;
-      ir::append(blamed ? runs.second : runs.first, group.again[i], device);
+    for (const Point& point : group.again) {
+      Dealt& mine = dealt[{point.before, point.like}];
+      const DeviceId device = makes_itself(*group.head, point)
+                                  ? point.before
+                                  : dealing_.taker(group.head->op, alike(*group.head, point.like).open,
+                                                   mine.so_far++, mine.all, each);
+      const bool blamed = deaths_of(s_, group.head->id, point.number) > 0;
+      ir::append(blamed ? runs.second : runs.first, point.number, device);
     }
     return runs;
   }
@@ -603,7 +611,7 @@ class Planner {
   std::map<OpId, Group> groups_;
   const Answers answers_;
   Readers readers_;
-  std::map<std::pair<OpId, DeviceId>, std::vector<DeviceId>> eligible_;
+  std::map<std::pair<OpId, DeviceId>, Alike> alike_;
   Dealing dealing_{s_};
 };
 

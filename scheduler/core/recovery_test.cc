@@ -552,23 +552,6 @@ TEST_CASE(
   CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kOutOfMemory);
 }
 
-TEST_CASE("only devices of the same numeric class make a block again") {
-  World w;
-  msg::Join other = w.worker(1, "other");
-  other.devices[0].numeric_class = "y";
-  const auto w1 = w.add_worker(1, 1, "one");
-  w.workers.emplace_back(2, w.join(2, other));
-  w.join(10, w.client());
-  ir::Op op = fill(1, kGrid);
-  op.hint.devices = w1.devices;
-  w.submit(10, 1, {op}, {1});
-  w.workers.erase(w.workers.begin());
-  w.drop(1);
-  w.receive(2, msg::Held{1, {}, {}, false});
-  CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kWorkerLost);
-  CHECK(mentions(w.last<msg::GraphDone>(10)->outcome.message, "numeric class"));
-}
-
 TEST_CASE("memory that is refused to what is made again is a typed error naming the array") {
   Losing w;
   w.submit(10, 1, {w.on(fill(1, kGrid), w.w1)}, {1});

@@ -27,7 +27,7 @@ void Minimum::learn(const msg::Plan& plan) {
         first_[output.array] = first, arrays_[output.array] = points;
       for (std::int64_t p = 0; p < points; ++p)
         makers_[{first, p}] = {planned.id, p, planned.placement.owner(ir::unravel(p, op.space.counts())),
-                               false};
+                               false, false};
     }
   }
 }
@@ -40,7 +40,8 @@ void Minimum::learn(const msg::Recover& recover) {
       const std::uint64_t first = makes_[layer.id.value] = of->second;
       for (const ir::Run& run : layer.placement.listed()->runs()) {
         for (std::int64_t p = run.first; p < run.first + run.count; ++p)
-          makers_[{first, p}] = {layer.id, p, run.device, layer.done}, forgotten_.erase({first, p});
+          makers_[{first, p}] = {layer.id, p, run.device, layer.done, !layer.done},
+                          forgotten_.erase({first, p});
       }
     }
   }
@@ -69,23 +70,33 @@ std::set<BlockId> Minimum::made_again(const msg::Recover& recover) const {
   return again;
 }
 
+std::vector<std::pair<TaskId, BlockId>> Minimum::again_on(const std::vector<DeviceId>& devices) const {
+  std::vector<std::pair<TaskId, BlockId>> out;
+  for (const auto& [task, maker] : makers_) {
+    if (maker.again && std::ranges::find(devices, maker.device) != devices.end())
+      out.push_back({{maker.op.value, maker.point}, task});
+  }
+  return out;
+}
+
 Ran Minimum::ran(const Maker& maker, const Truth& truth) {
   const auto found = truth.ran.find({maker.op.value, maker.point});
-  return maker.over ? Ran{0, true} : found == truth.ran.end() ? Ran{} : found->second;
+  return maker.over ? Ran{.over = true} : found == truth.ran.end() ? Ran{} : found->second;
 }
 
 // Of these results of the task.
 bool Minimum::missing(const BlockId& task, const std::set<BlockId>& wanted, const Truth& truth,
-                      Apart apart) const {
-  // Retired: it is over, though it may not have run, having found its results there; what is left of these is on its way out.
-  if (apart == Apart::kMadeAgain && forgotten_.contains(task)) return true;
+                      Bound bound) const {
+  // Retired: it is over, and what is left of its results is on its way out, or has been found there once more.
+  if (bound == Bound::kMost && forgotten_.contains(task)) return true;
   const Maker& maker = makers_.at(task);
   const bool lives = truth.living.contains(maker.device);
   const auto is_on = [&](const BlockId& block, DeviceId device) {
-    const bool comes =
-        lives && device == maker.device && !ran(maker, truth).over && !truth.used_up.contains(block);
+    const Ran done = ran(maker, truth);
+    const bool comes = lives && device == maker.device && !done.over && !truth.used_up.contains(block) &&
+                       !(done.spared && bound == Bound::kMost);
     const auto here = truth.here.find(block);
-    return comes || (here != truth.here.end() && here->second.contains(device) && !forgotten_.contains(task));
+    return comes || (here != truth.here.end() && here->second.contains(device));
   };
   const auto any_device = [&](auto&& what) {
     return std::ranges::any_of(truth.living, what) || std::ranges::any_of(truth.left, what);
@@ -93,14 +104,14 @@ bool Minimum::missing(const BlockId& task, const std::set<BlockId>& wanted, cons
   const auto all_on = [&](DeviceId device) {
     return std::ranges::all_of(wanted, [&](const BlockId& block) { return is_on(block, device); });
   };
-  if (apart == Apart::kMadeAgain && results_of(task) > 1)
+  if (bound == Bound::kMost && results_of(task) > 1)
     return lives ? !all_on(maker.device) : !any_device(all_on);
   return !std::ranges::all_of(wanted, [&](const BlockId& block) {
     return any_device([&](DeviceId device) { return is_on(block, device); });
   });
 }
 
-Minimum::Need Minimum::needed(const Truth& truth, Apart apart, Oracle& oracle) const {
+Minimum::Need Minimum::needed(const Truth& truth, Bound bound, Oracle& oracle) const {
   Need need;
   std::vector<BlockId> work = truth.wanted;
   const auto read_from = [&](const Maker& maker, std::int64_t step, std::vector<BlockId>& reads) {
@@ -110,7 +121,8 @@ Minimum::Need Minimum::needed(const Truth& truth, Apart apart, Oracle& oracle) c
   };
   for (const auto& [task, maker] : makers_) {
     const Ran done = ran(maker, truth);
-    if (truth.living.contains(maker.device) && !done.over) read_from(maker, done.steps, work);
+    const bool over = done.over || (done.spared && bound == Bound::kLeast);
+    if (truth.living.contains(maker.device) && !over) read_from(maker, done.steps, work);
   }
   while (!work.empty()) {
     const BlockId block = work.back();
@@ -118,7 +130,7 @@ Minimum::Need Minimum::needed(const Truth& truth, Apart apart, Oracle& oracle) c
     if (uploads_.contains(block.first)) continue;
     const BlockId task = task_of(block);
     std::set<BlockId>& wanted = need.wanted[task];
-    if (!wanted.insert(block).second || need.again.contains(task) || !missing(task, wanted, truth, apart))
+    if (!wanted.insert(block).second || need.again.contains(task) || !missing(task, wanted, truth, bound))
       continue;
     need.again.insert(task);
     std::vector<BlockId> reads;

@@ -34,6 +34,7 @@ using TaskId = std::pair<std::uint64_t, std::int64_t>;   // OpId, point
 struct Ran {               // of a task
   std::int64_t steps = 0;  // that were launched: what they read they need no more
   bool over = false;
+  bool spared = false;  // not launched, while all its results were there for another reason: may be over
   DeviceId device = {};
 };
 
@@ -52,7 +53,7 @@ class Minimum {
     std::vector<BlockId> wanted;                 // by clients: held, or fetched and not there yet
     std::set<GraphId> ended;                     // their clients have no uploads for them any more
   };
-  enum class Apart { kSuffices, kMadeAgain };  // of several wanted results of a task: each is somewhere
+  enum class Bound { kLeast, kMost };
   struct Need {
     std::set<BlockId> again;                      // tasks, by their first results
     std::map<BlockId, std::set<BlockId>> wanted;  // likewise: which of their results
@@ -60,9 +61,11 @@ class Minimum {
   };
   // Wanted are besides those what tasks on living devices have still to read; what of all that no living device has or is about to make is
   // made again, and what that reads is wanted too.
-  Need needed(const Truth& truth, Apart apart, Oracle& oracle) const;
+  Need needed(const Truth& truth, Bound bound, Oracle& oracle) const;
 
   std::set<BlockId> made_again(const msg::Recover& recover) const;  // tasks, by their first results
+  // Tasks that these devices were told to run again, and their first results.
+  std::vector<std::pair<TaskId, BlockId>> again_on(const std::vector<DeviceId>& devices) const;
   const std::map<std::uint64_t, std::int64_t>& arrays() const { return arrays_; }  // and their blocks
   // Arrays that a graph's client is to get.
   const std::map<GraphId, std::set<std::uint64_t>>& fetches() const { return fetches_; }
@@ -78,9 +81,10 @@ class Minimum {
     OpId op;  // or layer
     std::int64_t point = 0;
     DeviceId device;
-    bool over = false;  // it was made when this became so
+    bool over = false;   // it was made when this became so
+    bool again = false;  // by a layer
   };
-  bool missing(const BlockId& task, const std::set<BlockId>& wanted, const Truth& truth, Apart apart) const;
+  bool missing(const BlockId& task, const std::set<BlockId>& wanted, const Truth& truth, Bound bound) const;
   static Ran ran(const Maker& maker, const Truth& truth);
 
   std::map<BlockId, Maker> makers_;               // of tasks, by their first results

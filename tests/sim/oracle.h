@@ -31,7 +31,8 @@ class Oracle {
   std::size_t results(OpId op) const { return ops_.at(op.value).op.outputs.size(); }
   // The op at this position of a graph as it was planned; none: there is no such.
   std::optional<OpId> planned(GraphId graph, std::size_t position) const;
-  bool restores(OpId op) const;  // from a checkpoint
+  bool restores(OpId op) const;                              // from a checkpoint
+  OpId head(OpId op) const { return ops_.at(op.value).id; }  // as it was planned
   const ir::OpAttrs& attrs(OpId op) const { return ops_.at(op.value).op.attrs; }
   ir::OpKind kind(OpId op) const { return ops_.at(op.value).op.kind; }
   std::int64_t points(OpId op) const { return ops_.at(op.value).op.space.block_count(); }

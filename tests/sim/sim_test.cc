@@ -178,6 +178,8 @@ FAMILY_CASE("random", "random worlds keep every invariant, and repeat themselves
 
 FAMILY_CASE("storm", "workers die all the time, and graphs end well") {
   run_worlds("storm", {"answers to earlier losses",
+                       "tasks run again where devices differ",
+                       "lost: nobody left of its class",
                        "measurements failed",
                        "failed: worker lost",
                        "lost: uploaded",
@@ -447,6 +449,10 @@ TEST_CASE("rare branches are reached by worlds that are known for them") {
       {"clients that found themselves fenced", "silence", {676}},
       {"wrong reads of who was declared lost", "fencing", {415, 1505}},
       {"tasks made again as their results lie apart", "minimum", {126, 359}},
+      {"tasks to be run again that had their results",
+       "minimum",
+       {300013},
+       "pairs=0.9 kills=5 workers=4 respawn=1"},
       {"refused: nobody had joined yet", "files", {2027000470}},
       {"failed: not found", "starving", {2027000054}},
       {"failed: timeout", "starving", {3200000287}},

@@ -32,6 +32,7 @@ Knobs Knobs::from_seed(std::uint64_t seed) {
   k.add_windows(seed);
   Prng gpus(seed * 0x6B05 + 29);
   if (gpus.chance(0.4)) k.gpu_every = static_cast<int>(gpus.between(1, 2));
+  if (gpus.chance(0.2)) k.classes = 2;
   return k;
 }
 
@@ -133,10 +134,10 @@ std::string Knobs::describe() const {
     << lease_ns << ", copies " << copies << ", past " << recompute_ops << ", poison " << poison << ", mute "
     << mute << ", spill " << spill_bytes << " on disk, " << pinned_bytes << " pinned of every " << pin_every
     << (neighbours ? ", neighbours" : "") << (uneven ? ", uneven" : "") << ", a GPU of every " << gpu_every
-    << (gpus ? ". GPU, in " : ". device, in ") << disk_ns << " ns, full " << disk_full << ", failing "
-    << disk_fails << ", clogs " << clogs << ", relinks " << relinks << ", loss " << loss << ", slow links "
-    << slow_links << ", slow devices " << slow_devices << ", failing slabs " << slab_fails << ", hosts "
-    << hosts << ", trees from " << tree_bytes << " bytes"
+    << ", classes " << classes << (gpus ? ". GPU, in " : ". device, in ") << disk_ns << " ns, full "
+    << disk_full << ", failing " << disk_fails << ", clogs " << clogs << ", relinks " << relinks << ", loss "
+    << loss << ", slow links " << slow_links << ", slow devices " << slow_devices << ", failing slabs "
+    << slab_fails << ", hosts " << hosts << ", trees from " << tree_bytes << " bytes"
     << ", in flight " << in_flight << ", of a peer " << in_flight_peer << ", not sent " << send_fails
     << ", partitions " << partitions << ", cut off " << zombies << ", silence " << silence_ns
     << " ns, announces " << announces << ", moves " << moves << " every " << moves_every_ns << " ns, late "

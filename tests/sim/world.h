@@ -63,6 +63,7 @@ struct Knobs {
   double slow_devices = 0;
   double slab_fails = 0;                           // so often a device gets no more memory
   int gpu_every = 0;                               // not 0: each of so many devices of a worker is a GPU
+  int classes = 1;                                 // numeric classes, of which workers are in turn
   std::int64_t in_flight = 0, in_flight_peer = 0;  // worker::Options; 0: so much that it does not matter
   double send_fails = 0;  // so often what was granted is not sent: half of those who do not send say so
   int hosts = 1;          // on which workers and clients are, in turn; nothing is mapped between them
@@ -285,7 +286,10 @@ class World {
 
   // what is made again
   void note_truth(int index, std::uint64_t version);
+  std::string numeric_class(int worker) const;
+  void check_numeric_class(int index, const worker::Launch& launch);
   void note_launch(int index, const worker::Launch& launch);
+  void note_spared(int index);
   void note_held();
   Minimum::Truth truth(bool most, std::uint64_t answered) const;
   void note_ends(const std::vector<scheduler::Action>& actions);
@@ -321,6 +325,7 @@ class World {
   // workers
   void start_worker(int index);
   void deliver_worker(int index, worker::Event event);
+  void step_worker(int index, std::vector<worker::Event>& events);
   void perform(int index, worker::Actions& actions);
   void peer_send(WorkerId from, WorkerId to, msg::PeerBatch batch);
   void deliver_peer(WorkerId from, WorkerId to, msg::PeerBatch batch);
@@ -431,10 +436,12 @@ class World {
   Oracle oracle_;
   Minimum minimum_;
   std::map<std::pair<int, std::string>, Folder> folders_;  // by host and path
-  std::set<std::uint64_t> durable_, taken_;                // checkpoints; by others than the cluster
-  int lives_ = 1;                                          // with a folder of their own
-  std::set<std::uint64_t> held_;                           // by clients, as the scheduler knows
-  std::uint64_t recovered_ = 0;                            // version of the last loss that is over
+  std::map<TaskId, std::pair<std::uint8_t, std::string>>
+      run_by_;                                  // tasks of ops as planned: kind and numeric class
+  std::set<std::uint64_t> durable_, taken_;     // checkpoints; by others than the cluster
+  int lives_ = 1;                               // with a folder of their own
+  std::set<std::uint64_t> held_;                // by clients, as the scheduler knows
+  std::uint64_t recovered_ = 0;                 // version of the last loss that is over
   std::uint64_t last_loss_ = 0, departed_ = 0;  // versions: the last one of somebody's, and of who left
   std::int64_t clients_missed_ = 0;             // recoveries that did not wait for a client's answer ...
   bool unanswered_ = false;                     // ... and whether the last one was such

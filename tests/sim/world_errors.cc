@@ -170,7 +170,7 @@ std::string World::excused_loss(const Client& client, const msg::Outcome& outcom
     const char* text;
     Counted name;
   };
-  // All workers of a world have the same devices, so that who is left can always make it, or nobody is.
+  // Workers of one class have the same devices, so that who is left of them can always make it, or nobody is.
   static constexpr Cause kCauses[] = {{"uploaded by the client", "lost: uploaded"},
                                       {"its past was cut", "lost: past cut"},
                                       {"no other one came in time", "lost: nobody left"}};
@@ -179,6 +179,12 @@ std::string World::excused_loss(const Client& client, const msg::Outcome& outcom
     ++outcome_.covered[name];
     return "";
   }
+  if (says(outcome, "no device of its numeric class is left")) {
+    ++outcome_.covered["lost: nobody left of its class"];
+    return knobs_.classes > 1 && gone_ >= knobs_.workers / knobs_.classes ? "" : "some are left";
+  }
+  if (says(outcome, "on a device of another numeric class"))
+    return knobs_.classes > 1 || knobs_.gpu_every > 0 ? "" : "all devices are alike";
   if (says(outcome, "too many pieces of blocks")) {
     ++outcome_.covered["lost: too many pieces"];
     return knobs_.held_ranges < 1'000 ? "" : "there are few";

@@ -10,7 +10,7 @@ Knobs Knobs::least(std::uint64_t seed) {
   k.minimum = true;
   k.memory_bytes = 4 << 20;
   k.slab_fails = 0;
-  k.gpu_every = 0;  // all devices are of one numeric class
+  k.gpu_every = 0, k.classes = 1;  // all devices make the same bits
   k.recovery_wait_ns = 30 * kSecond;
   k.empty = 0;
   k.lists = p.chance(0.5) ? 0.3 : 0;
@@ -59,7 +59,30 @@ void World::note_launch(int index, const worker::Launch& launch) {
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
   Ran& ran = worker.ran[{launch.run.id.value, launch.point}];
   ran.device = worker.welcome.devices[launch.device];
+  ran.spared = false;
   ++ran.steps;
+}
+
+// Whose task is to run again, and has all its results: it came by them in another way.
+void World::note_spared(int index) {
+  if (!knobs_.minimum) return;
+  Worker& worker = *workers_[static_cast<std::size_t>(index)];
+  for (const auto& [task, first] : minimum_.again_on(worker.welcome.devices)) {
+    if (worker.ran.contains(task)) continue;
+    const DeviceId device = minimum_.maker_of(first);
+    std::size_t there = 0, to_come = 0;
+    for (std::size_t i = 0; i < oracle_.results(OpId{task.first}); ++i) {
+      const ArrayId array{oracle_.made(OpId{task.first}, i)};
+      for (const msg::BlockCopy& copy : worker.core->blocks({1, array, first.second, 1}).copies) {
+        if (copy.device != device) continue;
+        const bool whole = copy.state == msg::BlockState::kHere || copy.state == msg::BlockState::kSpilled;
+        ++(whole ? there : to_come);
+      }
+    }
+    if (there == 0 || to_come > 0) continue;
+    worker.ran[task] = {.spared = true, .device = device};
+    ++outcome_.covered["tasks to be run again that had their results"];
+  }
 }
 
 void World::note_held() {
@@ -188,8 +211,8 @@ void World::compare_with_minimum(const msg::Recover& recover, bool gave_up) {
       workers_[w]->told.here[block].insert(devices.begin(), devices.end());
   }
   const Minimum::Truth least_truth = truth(false, answered);
-  const Minimum::Need least = minimum_.needed(least_truth, Minimum::Apart::kSuffices, oracle_),
-                      most = minimum_.needed(most_truth, Minimum::Apart::kMadeAgain, oracle_);
+  const Minimum::Need least = minimum_.needed(least_truth, Minimum::Bound::kLeast, oracle_),
+                      most = minimum_.needed(most_truth, Minimum::Bound::kMost, oracle_);
   if (gave_up) {
     if (most.lost.empty()) return violate("given up, though nothing that was uploaded is lost for good");
     ++outcome_.covered["recoveries given up for uploads that are lost"];
@@ -209,7 +232,7 @@ void World::compare_with_minimum(const msg::Recover& recover, bool gave_up) {
     if (!most.again.contains(task)) wrong += "\nmade again for nobody: " + task_name(task);
   for (const BlockId& upload : least.lost) wrong += "\nuploaded, lost and not told: " + name(upload);
   if (!wrong.empty()) return violate("not the minimum after loss " + std::to_string(recover.version) + wrong);
-  const Minimum::Need together = minimum_.needed(most_truth, Minimum::Apart::kSuffices, oracle_);
+  const Minimum::Need together = minimum_.needed(most_truth, Minimum::Bound::kLeast, oracle_);
   for (const BlockId& task : again) {
     outcome_.covered["tasks made again as their results lie apart"] += !together.again.contains(task);
   }

@@ -72,7 +72,7 @@ void World::start_worker(int index) {
   }
   if (knobs_.poison > 0) join.black_box = static_cast<std::uint64_t>(index) + 1;
   for (int d = 0; d < knobs_.devices_each; ++d) {
-    join.devices.push_back({"host:" + std::to_string(d), knobs_.kind(d), "simulated", "sim",
+    join.devices.push_back({"host:" + std::to_string(d), knobs_.kind(d), "simulated", numeric_class(index),
                             knobs_.memory_of(d), knobs_.streams, knobs_.spill_bytes / knobs_.devices_each,
                             knobs_.pins(d) ? knobs_.pinned_bytes / knobs_.devices_each : 0,
                             knobs_.gpu(index, d)});
@@ -94,9 +94,16 @@ void World::deliver_worker(int index, worker::Event event) {
   if (ends_fenced(index)) return;
   std::vector<worker::Event> events;
   events.push_back(std::move(event));
+  step_worker(index, events);
+}
+
+void World::step_worker(int index, std::vector<worker::Event>& events) {
+  Worker& worker = *workers_[static_cast<std::size_t>(index)];
+  note_spared(index);
   worker::Actions actions;
   worker.core->step(events, now_, actions);
   worker.core->check_invariants();
+  note_spared(index);
   perform(index, actions);
   arm_timer(index);
 }
@@ -115,11 +122,7 @@ void World::arm_timer(int index) {
     if (stands_still(w.welcome.you.value, [self] { self(self); })) return;
     w.timer = kNoTimer;
     std::vector<worker::Event> none;
-    worker::Actions late;
-    w.core->step(none, now_, late);
-    w.core->check_invariants();
-    perform(index, late);
-    arm_timer(index);
+    step_worker(index, none);
   };
   at(due - now_, [beat] { beat(beat); });
 }
@@ -156,6 +159,7 @@ void World::perform(int index, worker::Actions& actions) {
   }
   for (const worker::Pull& pull : actions.pulls) begin_pull(index, pull);
   for (worker::Launch& launch : actions.launches) {
+    check_numeric_class(index, launch);
     note_launch(index, launch);
     worker.streams[launch.device][launch.stream].queue.push_back(std::move(launch));
   }
@@ -586,11 +590,7 @@ void World::end_step(int index, std::size_t device, std::size_t s) {
     events.push_back(worker::StepFailed{d, n, launch.sequence, {Errc::kOutOfMemory, "injected"}});
   }
   events.push_back(worker::StreamCompleted{d, n, launch.sequence});
-  worker::Actions actions;
-  worker.core->step(events, now_, actions);
-  worker.core->check_invariants();
-  perform(index, actions);
-  arm_timer(index);
+  step_worker(index, events);
 }
 
 void World::kill_some() {

@@ -1,0 +1,125 @@
+// Recoveries where devices are not alike: of other numeric classes, or without the plug-in.
+#include <doctest/doctest.h>
+
+#include "losing.h"
+
+namespace tilewise::scheduler::test {
+namespace {
+
+// Each worker has one device: those of w1, w3 and w5 are of one numeric class, those of w2 and w4 of another.
+struct TwoClasses : World {
+  TwoClasses() {
+    for (std::uint32_t conn = 1; conn <= 5; ++conn) {
+      msg::Join about = worker(1, "w" + std::to_string(conn));
+      about.devices[0].numeric_class = conn % 2 == 1 ? "x" : "y";
+      about.plugins = {{"pair", "1", 42}};
+      workers.emplace_back(conn, join(conn, about));
+      devices.push_back(workers.back().second.devices[0]);
+    }
+    join(10, client());
+  }
+  DeviceId device(std::uint32_t conn) const { return devices[conn - 1]; }
+  ir::Op on(ir::Op op, std::uint32_t conn) const {
+    op.hint.devices = {device(conn)};
+    return op;
+  }
+  msg::Plan run(std::uint64_t request, std::vector<ir::Op> ops, std::vector<std::uint64_t> holds) {
+    REQUIRE(submit(10, request, std::move(ops), std::move(holds)).outcome.ok());
+    const msg::Plan plan = log<msg::Plan>(5).back();
+    complete(plan);
+    REQUIRE(last<msg::GraphDone>(10)->request == request);
+    return plan;
+  }
+  // The worker is lost. `conn` says that it has these arrays on its device, the others that they have nothing.
+  msg::Recover lose(std::uint32_t lost, std::uint32_t conn = 0,
+                    const std::vector<std::uint64_t>& arrays = {}) {
+    std::erase_if(workers, [&](const auto& worker) { return worker.first == lost; });
+    drop(lost);
+    for (const auto& [living, welcome] : workers) {
+      msg::Held held;
+      held.version = log<msg::PeerLost>(living).back().version;
+      for (const std::uint64_t array : arrays)
+        if (living == conn) held.blocks.push_back({ArrayId{array}, device(living), {{0, 4}}, {}});
+      receive(living, held);
+    }
+    REQUIRE(!log<msg::Recover>(5).empty());
+    return log<msg::Recover>(5).back();
+  }
+  std::vector<DeviceId> devices;
+};
+
+std::uint64_t result(const msg::PlannedOp& op, std::size_t i = 0) { return op.op.outputs[i].array; }
+
+// Layers of the op in a Recover.
+std::vector<msg::PlannedOp> layers(const msg::Recover& recover, const msg::PlannedOp& of) {
+  std::vector<msg::PlannedOp> found;
+  for (const msg::Plan& plan : recover.plans)
+    for (const msg::PlannedOp& op : plan.ops)
+      if (op.of == of.id) found.push_back(op);
+  return found;
+}
+
+TEST_CASE("only devices of the same numeric class make a block again") {
+  World w;
+  msg::Join other = w.worker(1, "other");
+  other.devices[0].numeric_class = "y";
+  const auto w1 = w.add_worker(1, 1, "one");
+  w.workers.emplace_back(2, w.join(2, other));
+  w.join(10, w.client());
+  ir::Op op = fill(1, kGrid);
+  op.hint.devices = w1.devices;
+  w.submit(10, 1, {op}, {1});
+  w.workers.erase(w.workers.begin());
+  w.drop(1);
+  w.receive(2, msg::Held{1, {}, {}, false});
+  CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kWorkerLost);
+  CHECK(w.last<msg::GraphDone>(10)->outcome.message.find("numeric class") != std::string::npos);
+}
+
+TEST_CASE("a block is made again by devices like the one that made it, wherever it has been since") {
+  TwoClasses w;
+  const msg::PlannedOp source = w.run(1, {w.on(fill(1, kGrid), 1)}, {1}).ops[0];
+  const msg::PlannedOp reader = w.run(2, {w.on(map(2, kGrid, {1}), 3)}, {2}).ops[0];
+  const std::vector<msg::PlannedOp> kept = layers(w.lose(1, 2, {result(source)}), source);
+  REQUIRE(kept.size() == 1);
+  CHECK(kept[0].done);
+  CHECK(kept[0].placement.devices() == std::vector{w.device(2)});
+
+  std::vector<msg::PlannedOp> again;
+  SUBCASE("who had the copy was lost") { again = layers(w.lose(2, 3, {result(reader)}), source); }
+  SUBCASE("who had the copy lives, and has let it go") {
+    w.receive(10, msg::ReleaseArrays{{1}});
+    again = layers(w.lose(3), source);
+  }
+  REQUIRE(again.size() == 1);
+  CHECK(!again[0].done);
+  for (const DeviceId device : again[0].placement.devices())
+    CHECK((device == w.device(3) || device == w.device(5)));
+}
+
+TEST_CASE(
+    "a living device without the plug-in, or of another class, does not run a task again for a result that "
+    "it had") {
+  TwoClasses w;
+  ir::Op pair = map(2, kGrid, {1});
+  pair.kind = ir::OpKind::kCall;
+  pair.outputs.push_back({3, ir::DType::kFloat64, kGrid});
+  pair.attrs = ir::CallAttrs{.kernel = "pair", .version = "1", .maps = {{ir::DimMap{}}}};
+  const msg::PlannedOp call = w.run(1, {w.on(fill(1, kGrid), 1), w.on(pair, 1)}, {1, 2, 3}).ops[1];
+  const std::vector<msg::PlannedOp> kept = layers(w.lose(1, 2, {result(call), result(call, 1)}), call);
+  REQUIRE(kept.size() == 1);
+  CHECK(kept[0].placement.devices() == std::vector{w.device(2)});
+  // It serves the second result still: nobody else can take the task over.
+  const msg::PlannedOp reader = w.run(2, {w.on(map(4, kGrid, {2}), 3)}, {4}).ops[0];
+  w.receive(10, msg::ReleaseArrays{{2}});
+  const msg::Recover recover = w.lose(3, 2, {result(call, 1)});
+  CHECK(layers(recover, call).empty());
+  CHECK(layers(recover, reader).empty());
+  const msg::Outcome lost = w.submit(10, 3, {map(5, kGrid, {4})}, {5}).outcome;
+  CHECK(lost.code == Errc::kWorkerLost);
+  CHECK(lost.message.find("another numeric class") != std::string::npos);
+  CHECK(w.submit(10, 4, {map(6, kGrid, {3})}, {6}).outcome.ok());
+}
+
+}  // namespace
+}  // namespace tilewise::scheduler::test
