@@ -2,6 +2,10 @@
 #include <tilewise/alloc/alloc.h>
 #include <tilewise/base/check.h>
 
+#include <array>
+#include <bit>
+#include <cstring>
+#include <span>
 #include <string>
 
 namespace tilewise::alloc {
@@ -14,16 +18,17 @@ void Arena::check_invariants() const {
     NodeId left = 0;
     for (NodeId id = slabs_[s].first; id != 0; left = id, id = nodes_[id].right) {
       const Node& node = nodes_[id];
-      const std::string where = "slab " + std::to_string(s) + " offset " + std::to_string(node.offset);
-      TW_CHECK(node.slab == s && node.offset == offset && node.left == left,
-               where + ": extents do not partition");
-      TW_CHECK(node.bytes > 0 && node.bytes % options_.alignment == 0, where + ": bad size");
-      TW_CHECK(node.state != State::kUnused, where + ": a recycled node is linked");
+      const auto at = [&](const char* wrong) {
+        return "slab " + std::to_string(s) + " offset " + std::to_string(node.offset) + ": " + wrong;
+      };
+      TW_CHECK(node.slab == s && node.offset == offset && node.left == left, at("extents do not partition"));
+      TW_CHECK(node.bytes > 0 && node.bytes % options_.alignment == 0, at("bad size"));
+      TW_CHECK(node.state != State::kUnused, at("a recycled node is linked"));
       if (node.state == State::kSettled && left != 0) {
-        TW_CHECK(nodes_[left].state != State::kSettled, where + ": settled neighbours are not merged");
+        TW_CHECK(nodes_[left].state != State::kSettled, at("settled neighbours are not merged"));
       }
       if (node.state == State::kPending) {
-        TW_CHECK(fences_[id].at(node.awaited) != 0, where + ": waits for a stream its fence does not name");
+        TW_CHECK(fences_[id].at(node.awaited) != 0, at("waits for a stream its fence does not name"));
         pending += node.bytes;
         ++pending_extents;
       }
@@ -43,18 +48,26 @@ void Arena::check_invariants() const {
   std::size_t listed = 0;
   for (const State state : {State::kSettled, State::kPending}) {
     const Bins& bins = bins_of(state);
-    for (int bin = 0; bin < kRows * kSteps; ++bin) {
-      const bool bit = (bins.steps[bin / kSteps] >> (bin % kSteps)) & 1;
-      TW_CHECK(bit == (bins.head[bin] != 0), "bitmap and list disagree at " + std::to_string(bin));
-      NodeId prev = 0;
-      for (NodeId id = bins.head[bin]; id != 0; prev = id, id = nodes_[id].bin_next) {
-        TW_CHECK(nodes_[id].state == state && bin_of(nodes_[id].bytes) == bin && nodes_[id].bin_prev == prev,
-                 "an extent is in the wrong list");
-        ++listed;
-      }
-    }
     for (int row = 0; row < kRows; ++row) {
-      TW_CHECK(((bins.rows >> row) & 1) == (bins.steps[row] != 0), "rows and steps disagree");
+      const std::span heads = std::span(bins.head).subspan(row * kSteps, kSteps);
+      static constexpr std::array<NodeId, kSteps>
+          kEmpty{};  // nearly all rows are, and this is done after every step
+      std::uint32_t filled = 0;
+      if (std::memcmp(heads.data(), kEmpty.data(), sizeof kEmpty) != 0) {
+        for (int step = 0; step < kSteps; ++step) filled |= std::uint32_t{heads[step] != 0} << step;
+      }
+      TW_CHECK(bins.steps[row] == filled, "bitmap and lists disagree in row " + std::to_string(row));
+      TW_CHECK(((bins.rows >> row) & 1) == (filled != 0), "rows and steps disagree");
+      for (; filled != 0; filled &= filled - 1) {
+        const int step = std::countr_zero(filled);
+        NodeId prev = 0;
+        for (NodeId id = heads[step]; id != 0; prev = id, id = nodes_[id].bin_next) {
+          TW_CHECK(nodes_[id].state == state && bin_of(nodes_[id].bytes) == row * kSteps + step &&
+                       nodes_[id].bin_prev == prev,
+                   "an extent is in the wrong list");
+          ++listed;
+        }
+      }
     }
   }
   TW_CHECK(listed == free_extents, "a free extent is in no list");
