@@ -255,7 +255,8 @@ Impl::~Impl() {
     loop_->stop();
     thread_.join();
   }
-  workers_.clear();  // drains the devices while the loop they wake still exists
+  for (const WorkerSide& side : workers_) side.runtime->drain();  // they read each other's memory
+  workers_.clear();  // while the loop that they wake still exists
 }
 
 void Impl::on_thread(std::function<void()> fn) {

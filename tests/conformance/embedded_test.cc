@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <numeric>
+#include <thread>
 
 using namespace tilewise;
 
@@ -239,4 +240,20 @@ TEST_CASE("host devices share the executor threads that a cluster is given") {
   CHECK(threads(2, 2, 11) == one_each + 7);  // three on some, two on one
   CHECK(threads(1, 1, 6) == threads(1, 1, 1) + 5);
   CHECK(threads(2, 0, 5) == threads(2, 2, 5));  // as many devices as cores
+}
+
+TEST_CASE("a cluster ends well while one worker's kernel reads another worker's memory") {
+  const Form form{"two workers of one device",
+                  {.workers = 2, .host_devices = 1, .use_cuda = false, .memory_bytes = 256 << 20}};
+  for (int round = 0; round < 3; ++round) {
+    TestCluster cluster(form);
+    Session& s = cluster.session;
+    const std::vector<Device> devices = s.devices();
+    const std::int64_t n = 2048;
+    Array x = s.ones({n, n}, {.block = {n, n}}).on(devices[0]);
+    x.persist().wait();
+    Array product = matmul(x, x).on(devices[1]);  // takes longer than the end of the first worker
+    const Future going = product.persist();
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  }
 }

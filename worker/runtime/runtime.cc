@@ -86,10 +86,13 @@ Runtime::Runtime(std::vector<std::unique_ptr<device::Device>> devices, const ker
   }
 }
 
-Runtime::~Runtime() {
+void Runtime::drain() {
   below_->stop();
-  // Queued steps refer to the core's ops: devices drain first.
   for (auto& local : locals_) local->device->synchronize();
+}
+
+Runtime::~Runtime() {
+  drain();  // queued steps refer to the core's ops
   peer_slabs_.reset();
   below_.reset();   // devices unpin its memory
   locals_.clear();  // their threads call on_progress() to the last

@@ -52,6 +52,9 @@ class Runtime {
   Runtime(std::vector<std::unique_ptr<device::Device>> devices, const kernels::PluginTable* plugins,
           RuntimeOptions options, device::Copier& copier, std::function<void()> wake);
   ~Runtime();
+  // Waits until the devices have done all that they were given. Where runtimes of one process read each other's memory this comes before
+  // the end of the first of them. Nothing else is called after it.
+  void drain();
 
   // Both before describe(), each once. Blocks that memory has no room for go there: those of GPUs to pinned memory first, what
   // that has no room for and those of host devices to the file. kOutOfMemory where the host has no such memory to pin.
