@@ -1,5 +1,6 @@
 // Joining: who may, what they are told about the others, and what the others are told about them.
 #include "handlers.h"
+#include "layers.h"
 #include "outbox.h"
 
 #include <algorithm>
@@ -137,7 +138,7 @@ namespace {
 msg::PlannedOp as_it_is(const OpRecord& record) {
   msg::PlannedOp planned = record.finished || record.doomed
                                ? without_history(record)
-                               : msg::PlannedOp{record.id, record.op, record.placement, false, {}};
+                               : msg::PlannedOp{record.id, op_to_run(record), record.placement, false, {}};
   planned.of = record.of;
   planned.level_ns = record.level_ns;
   return planned;

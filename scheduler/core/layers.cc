@@ -139,7 +139,7 @@ ir::Placement without_lost(const State& s, const ir::Placement& placement) {
 }
 
 void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vector<ir::Run> runs, Form form,
-               std::int32_t priority, std::optional<std::size_t> only) {
+               std::int32_t priority, const Results& results) {
   const OpId id{make_id(s.options.term, s.next_op++)};
   OpRecord layer;
   layer.id = id;
@@ -147,7 +147,19 @@ void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vec
   layer.graph = head.graph;
   layer.position = head.position;
   layer.op = head.op;
-  if (only) layer.op.outputs = {head.op.outputs[*only]};
+  const std::size_t all_results = head.op.outputs.size();
+  if (results.any() && results.count() < all_results) {
+    const bool runs_it = form == Form::kAgain || form == Form::kAlone;
+    layer.op.outputs.clear();
+    for (std::size_t i = 0; i < all_results; ++i) {
+      ir::OutputSpec output = head.op.outputs[i];
+      if (results[i])
+        layer.op.outputs.push_back(output);
+      else if (runs_it)
+        output.array = make_id(s.options.term, s.next_array++);
+      if (runs_it) layer.made.push_back(std::move(output));
+    }
+  }
   layer.level_ns = head.level_ns;
   layer.decision = {form == Form::kMoved ? "re-placed" : "recovery", 0};
   layer.placement = form == Form::kProvided ? head.placement
@@ -177,7 +189,7 @@ void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vec
     ++graph.ops_open;
     graph.total += layer.points;
   } else if (form == Form::kAgain || form == Form::kAlone || form == Form::kMoved) {
-    planned = {id, layer.op, layer.placement, false, head.id, form == Form::kAlone};
+    planned = {id, op_to_run(layer), layer.placement, false, head.id, form == Form::kAlone};
     ++graph.ops_open;
     graph.total += layer.points;
     (form == Form::kMoved ? s.recovery.moved : s.recovery.recovered) += layer.points;
@@ -210,6 +222,12 @@ void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vec
   s.ops.insert(id, std::move(layer));
 }
 
+ir::Op op_to_run(const OpRecord& record) {
+  ir::Op op = record.op;
+  if (!record.made.empty()) op.outputs = record.made;
+  return op;
+}
+
 const OpRecord* maker_of(const State& s, const OpRecord& head, const ir::Index& point) {
   for (std::size_t i = head.layers.size(); i-- > 0;) {
     const OpRecord& layer = s.ops.at(head.layers[i]);
@@ -222,12 +240,19 @@ const OpRecord* holder_of(const State& s, const OpRecord& head, ArrayId result, 
   for (std::size_t i = head.layers.size(); i-- > 0;) {
     const OpRecord& layer = s.ops.at(head.layers[i]);
     const bool speaks_of_it =
-        layer.op.outputs.size() == head.op.outputs.size() ||
         std::any_of(layer.op.outputs.begin(), layer.op.outputs.end(),
                     [&](const ir::OutputSpec& output) { return ArrayId{output.array} == result; });
     if (speaks_of_it && layer.placement.owner(point)) return &layer;
   }
   return head.forgotten ? nullptr : &head;
+}
+
+bool stands_for(const State& s, const OpRecord& head, const OpRecord& record, const ir::Index& point) {
+  const std::vector<ir::OutputSpec>& outputs = record.op.outputs;
+  if (outputs.empty()) return maker_of(s, head, point) == &record;
+  return std::any_of(outputs.begin(), outputs.end(), [&](const ir::OutputSpec& output) {
+    return holder_of(s, head, ArrayId{output.array}, point) == &record;
+  });
 }
 
 bool same_class(const State& s, DeviceId a, DeviceId b) {

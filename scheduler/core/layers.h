@@ -2,7 +2,7 @@
 #pragma once
 #include "state.h"
 
-#include <optional>
+#include <bitset>
 #include <string>
 #include <vector>
 
@@ -17,15 +17,22 @@ enum class Form {
   kMoved      // what has not been begun is made by others
 };
 
-// Puts a layer on the head and at the end of `plans`. `runs`: of all forms but kProvided. `priority`: at least that. `only`: of
-// kKept, the one result of which that is said.
-void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vector<ir::Run> runs, Form form,
-               std::int32_t priority = INT32_MIN, std::optional<std::size_t> only = {});
+// Of an op's results, by their places.
+using Results = std::bitset<limits::kMaxOutputs>;
 
-// The record that stands for the task, or none.
+// Puts a layer on the head and at the end of `plans`. `runs`: of all forms but kProvided. `priority`: at least that. `results`: of which
+// it says who has or makes them; none: all.
+void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vector<ir::Run> runs, Form form,
+               std::int32_t priority = INT32_MIN, const Results& results = {});
+// The op as a worker runs it.
+ir::Op op_to_run(const OpRecord& record);
+
+// The last record that says of any of the task's results who has or makes it, or none.
 const OpRecord* maker_of(const State& s, const OpRecord& head, const ir::Index& point);
-// That says who has or makes the task's block of that result: the others may not be there.
+// That says who has or makes the task's block of that result.
 const OpRecord* holder_of(const State& s, const OpRecord& head, ArrayId result, const ir::Index& point);
+// Some result of the task is this record's, the head's or a layer's, to have or to make (all, if it has none).
+bool stands_for(const State& s, const OpRecord& head, const OpRecord& record, const ir::Index& point);
 
 // Who has or makes each block now, in closed form: the head's own rule with what its layers say in its place, about (99 of 100 blocks)
 // where that makes the rule shorter. As planned where there are no layers, the array is replicated or has more than kMaxOverlaid blocks,

@@ -80,7 +80,7 @@ bool Readers::will_read(OpRecord& user, int operand, std::int64_t block) {
 // The point is this op's, lies on a living device, and has not been begun there.
 bool Readers::is_open(const OpRecord& user, const OpRecord& head, const ir::Index& point) const {
   const DeviceId device = user.placement.owner(point);
-  if (!device || !alive(device) || maker_of(s_, head, point) != &user) return false;
+  if (!device || !alive(device) || !stands_for(s_, head, user, point)) return false;
   const msg::Held::Share* share = answers_.share(user.id, device);
   return share == nullptr || user.placement.ordinal(device, point) >= share->next;
 }
@@ -108,7 +108,7 @@ bool Readers::mark(const OpRecord& user, const OpRecord& head, Marks& marks) {
     const std::int64_t owned = user.placement.owned_count(device);
     for (std::int64_t i = share == nullptr ? 0 : share->next; i < owned; ++i) {
       const ir::Index at = user.placement.nth(device, i);
-      if (maker_of(s_, head, at) != &user) continue;
+      if (!stands_for(s_, head, user, at)) continue;
       const std::int64_t steps = geometry.steps(at);
       for (std::int64_t step = 0; step < steps; ++step) {
         geometry.reads(at, step, reads);

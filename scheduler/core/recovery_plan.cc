@@ -59,19 +59,18 @@ class Planner {
       if (!group.kept.empty()) add_layer(plans, group, std::move(group.kept), Form::kKept);
       if (!group.apart.empty() && group.head->retired) add_layer(plans, group, {}, Form::kKept);
       for (auto& [result, runs] : group.apart)
-        scheduler::add_layer(s_, plans, *group.head, std::move(runs), Form::kKept, group.priority, result);
+        add_layer(plans, group, std::move(runs), Form::kKept, Results().set(result));
       for (const Point& point : group.doomed) {
-        std::vector<ir::Run> run;  // if who had it lives it may serve other results of the task
+        std::vector<ir::Run> run;
         const DeviceId device =
             makes_itself(*group.head, point) ? point.before : alike(*group.head, point.like).open.front();
         ir::append(run, point.number, device);
-        add_layer(plans, group, std::move(run), Form::kDoomed);
+        add_layer(plans, group, std::move(run), Form::kDoomed, point.results);
       }
       if (group.again.empty()) continue;
       introduce_operands(plans, *group.head);
-      auto [runs, alone] = place(group);
-      if (!runs.empty()) add_layer(plans, group, std::move(runs), Form::kAgain);
-      if (!alone.empty()) add_layer(plans, group, std::move(alone), Form::kAlone);
+      for (auto& [kind, runs] : place(group))
+        add_layer(plans, group, std::move(runs), kind.first, Results(kind.second));
     }
     return plans;
   }
@@ -79,9 +78,9 @@ class Planner {
  private:
   struct Point {
     std::int64_t number = 0;
-    DeviceId before;     // who had it
-    DeviceId like;       // it is to make the same bits as this one
-    bool stays = false;  // nobody else may take it over
+    DeviceId before;  // who had it
+    DeviceId like;    // it is to make the same bits as this one
+    Results results;  // that are to be made; the others are not taken from who has them
   };
   struct Group {
     OpRecord* head = nullptr;
@@ -100,10 +99,6 @@ class Planner {
 
   bool alive(DeviceId id) const { return readers_.alive(id); }
 
-  const OpRecord* maker(const OpRecord& head, const ir::Index& point) const {
-    return maker_of(s_, head, point);
-  }
-
   // The owner had let it go, and has it again.
   bool has_as_copy(ArrayId result, std::int64_t point, DeviceId owner) const {
     const auto& found = answers_.blocks(result);
@@ -112,37 +107,37 @@ class Planner {
     });
   }
 
-  // Of a task's results: the places of those that anybody wants.
-  std::vector<std::size_t> wanted_results(const OpRecord& head, std::int64_t point) {
+  static Results all_results(const OpRecord& head) { return (1UL << head.op.outputs.size()) - 1; }
+
+  // Of a task's results those that anybody wants. A task of one result is looked at because that one is, or because it is to be run.
+  Results wanted_results(const OpRecord& head, std::int64_t point) {
     const std::vector<ir::OutputSpec>& outputs = head.op.outputs;
-    if (outputs.size() == 1) return {0};
-    std::vector<std::size_t> out;
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      if (demanded_.contains({outputs[i].array, point}) ||
-          wanted(ArrayId{outputs[i].array}, point, spent(head, outputs[i], point)))
-        out.push_back(i);
-    }
+    if (outputs.size() == 1) return 1;
+    Results out;
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      out[i] = demanded_.contains({outputs[i].array, point}) ||
+               wanted(ArrayId{outputs[i].array}, point, spent(head, outputs[i], point));
     return out;
   }
 
-  // All of these; if nobody wants any, some: then the task is over.
-  bool has_all(const OpRecord& head, const std::vector<std::size_t>& results, std::int64_t point,
-               DeviceId device) const {
-    const auto has = [&](const ir::OutputSpec& output) {
-      return answers_.has(ArrayId{output.array}, point, device);
-    };
+  // All of these; if there are none, some: then the task is over.
+  bool has(const OpRecord& head, const Results& results, std::int64_t point, DeviceId device) const {
     const std::vector<ir::OutputSpec>& outputs = head.op.outputs;
-    if (results.empty()) return std::any_of(outputs.begin(), outputs.end(), has);
-    return std::all_of(results.begin(), results.end(), [&](std::size_t i) { return has(outputs[i]); });
+    bool all = true, any = false;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const bool here = answers_.has(ArrayId{outputs[i].array}, point, device);
+      any |= here, all &= here || !results[i];
+    }
+    return results.none() ? any : all;
   }
 
   // Who has them: of living devices, or of the leaver's.
-  DeviceId somewhere(const OpRecord& head, const std::vector<std::size_t>& results, std::int64_t point,
+  DeviceId somewhere(const OpRecord& head, const Results& results, std::int64_t point,
                      bool living = true) const {
     for (const ir::OutputSpec& output : head.op.outputs) {
       for (const auto* blocks : answers_.blocks(ArrayId{output.array})) {
         if (alive(blocks->device) == living && s_.device(blocks->device)->alive &&
-            has_all(head, results, point, blocks->device))
+            has(head, results, point, blocks->device))
           return blocks->device;
       }
     }
@@ -159,38 +154,52 @@ class Planner {
     return answers_.has(id, point, owner) || to_come(*op, at, point, owner) ? owner : DeviceId{};
   }
 
-  // These are on that device from now on. A layer says it of no other results: what is not there would be waited for.
-  void keep(Group& group, const std::vector<std::size_t>& results, std::int64_t point,
-            DeviceId device) const {
+  // A layer says of those that are there that they are. Of no others: they would be waited for, or be taken from who serves them.
+  void keep(Group& group, const Results& results, std::int64_t point, DeviceId device) const {
     const std::vector<ir::OutputSpec>& outputs = group.head->op.outputs;
-    std::vector<std::size_t> there;
+    Results there;
     for (std::size_t i = 0; i < outputs.size(); ++i)
-      if (answers_.has(ArrayId{outputs[i].array}, point, device)) there.push_back(i);
-    if (there.size() == outputs.size()) return ir::append(group.kept, point, device);
-    for (const std::size_t result : results.empty() ? there : results)
-      ir::append(group.apart[result], point, device);
+      there[i] = results[i] && answers_.has(ArrayId{outputs[i].array}, point, device);
+    if (there.count() == outputs.size()) return ir::append(group.kept, point, device);
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      if (there[i]) ir::append(group.apart[i], point, device);
   }
 
-  // Each of these is where it is to be. Of what had been let go there, and was taken again, the others are told.
-  bool is_served(Group& group, const std::vector<std::size_t>& results, const ir::Index& at,
-                 std::int64_t point) {
+  // Who was to have the first of these results.
+  DeviceId owner_of(const OpRecord& head, const Results& results, const ir::Index& at) const {
+    for (std::size_t i = 0; i < head.op.outputs.size(); ++i) {
+      if (!results[i]) continue;
+      const OpRecord* op = holder_of(s_, head, ArrayId{head.op.outputs[i].array}, at);
+      return op == nullptr ? DeviceId{} : op->placement.owner(at);
+    }
+    return {};
+  }
+
+  // Nobody wants its results: it was to be run for what it does, and has been, or will be.
+  bool is_over(const OpRecord& head, const ir::Index& at, std::int64_t point) const {
+    const OpRecord* op = maker_of(s_, head, at);
+    const DeviceId owner = op == nullptr ? DeviceId{} : op->placement.owner(at);
+    return owner && alive(owner) && (has(head, {}, point, owner) || to_come(*op, at, point, owner));
+  }
+
+  // Of these results those that nobody has where all look for them, nor will make; and others of which nobody lives who might be asked
+  // for them. Of what had been let go there, and was taken again, the others are told.
+  Results missing(Group& group, const Results& wanted, const ir::Index& at, std::int64_t point) const {
     const OpRecord& head = *group.head;
-    if (results.empty()) {
-      const OpRecord* op = maker(head, at);
-      const DeviceId owner = op == nullptr ? DeviceId{} : op->placement.owner(at);
-      return owner && alive(owner) &&
-             (has_all(head, results, point, owner) || to_come(*op, at, point, owner));
+    const std::size_t count = head.op.outputs.size();
+    Results out;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!wanted[i]) continue;
+      const DeviceId owner = served_by(head, i, at, point);
+      if (!owner)
+        out.set(i);
+      else if (has_as_copy(ArrayId{head.op.outputs[i].array}, point, owner))
+        ir::append(count == 1 ? group.kept : group.apart[i], point, owner);
     }
-    std::vector<DeviceId> owners;
-    for (const std::size_t result : results) {
-      owners.push_back(served_by(head, result, at, point));
-      if (!owners.back()) return false;
-    }
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      if (!has_as_copy(ArrayId{head.op.outputs[results[i]].array}, point, owners[i])) continue;
-      ir::append(head.op.outputs.size() == 1 ? group.kept : group.apart[results[i]], point, owners[i]);
-    }
-    return true;
+    for (std::size_t i = 0; i < count && out.any(); ++i)
+      if (const DeviceId owner = owner_of(head, Results().set(i), at); !wanted[i] && !(owner && alive(owner)))
+        out.set(i);
+    return out;
   }
 
   // Its owner, who lives or has left as it was asked to, had finished the point and let go of the result. So whoever was to read it has
@@ -213,21 +222,30 @@ class Planner {
     return device && spent(*op, device, op->placement.ordinal(device, at), output, point);
   }
 
-  // The task's results on the leaver, to be copied to `to`, or anywhere.
-  void move(const OpRecord& head, std::int64_t point, DeviceId from, DeviceId to) {
-    for (const ir::OutputSpec& output : head.op.outputs) {
-      const ArrayId id{output.array};
-      if (answers_.has(id, point, from)) moved_.push_back({id, point, from, to});
+  // The results on the leaver, to be copied to `to`, or anywhere.
+  void move(const OpRecord& head, const Results& results, std::int64_t point, DeviceId from, DeviceId to) {
+    for (std::size_t i = 0; i < head.op.outputs.size(); ++i) {
+      const ArrayId id{head.op.outputs[i].array};
+      if (results[i] && answers_.has(id, point, from)) moved_.push_back({id, point, from, to});
     }
   }
 
-  // Of several results a living owner may still serve, or be making, some: nobody else takes them over, so it makes all again.
-  bool may_serve(const OpRecord& head, const OpRecord* op, std::int64_t point, DeviceId owner) const {
-    const std::vector<ir::OutputSpec>& outputs = head.op.outputs;
-    if (!owner || !alive(owner) || outputs.size() == 1) return false;
-    return !op->finished || std::any_of(outputs.begin(), outputs.end(), [&](const ir::OutputSpec& output) {
-      return answers_.has(ArrayId{output.array}, point, owner);
-    });
+  // Takes these from where they are, all from one device if one has them. Returns what was found.
+  Results find(Group& group, const Results& results, std::int64_t point) {
+    const OpRecord& head = *group.head;
+    const auto take = [&](const Results& some) {
+      const DeviceId leaving = leaver_ ? somewhere(head, some, point, false) : DeviceId{};
+      const DeviceId device = somewhere(head, some, point);
+      const Results all = some.none() ? all_results(head) : some;
+      if (leaving) move(head, all, point, leaving, device);
+      if (device) keep(group, all, point, device);
+      return leaving || device;
+    };
+    Results found;
+    if (take(results)) return results.none() ? all_results(head) : results;
+    for (std::size_t i = 0; i < head.op.outputs.size() && results.count() > 1; ++i)
+      found[i] = results[i] && take(Results().set(i));
+    return found;
   }
 
   // The device lives, and will make the point or is making it. An op that nobody was asked about is newer than the loss.
@@ -274,7 +292,8 @@ class Planner {
                 return holder_of(s_, head, result, at) == &op &&
                        wanted(result, point, spent(op, device, i, output, point));
               });
-          if (is_wanted || (maker(head, at) == &op && owes_effect(s_, answers_, head, op, device, i, point)))
+          if (is_wanted ||
+              (maker_of(s_, head, at) == &op && owes_effect(s_, answers_, head, op, device, i, point)))
             group.demand.push_back(point);
         }
       }
@@ -301,22 +320,17 @@ class Planner {
     }
     for (const std::int64_t point : group.demand) {
       const ir::Index at = ir::unravel(point, counts);
-      const OpRecord* op = maker(head, at);
-      const DeviceId owner = op == nullptr ? DeviceId{} : op->placement.owner(at);
-      const std::vector<std::size_t> results = wanted_results(head, point);
-      if (is_served(group, results, at, point)) continue;
+      const Results wanted = wanted_results(head, point);
+      if (wanted.none() && is_over(head, at, point)) continue;
+      Results lacking = wanted.none() ? all_results(head) : missing(group, wanted, at, point);
+      if (lacking.none()) continue;
+      const Results found = find(group, lacking & wanted, point);
+      lacking &= ~found;
+      if (wanted.none() ? found.any() : (lacking & wanted).none()) continue;
       // Whatever has become of it, it has been run by devices like the first one only: a copy may be elsewhere.
-      const DeviceId like = head.placement.owner(at);
-      const bool serves = may_serve(head, op, point, owner);
-      if (!serves) {
-        const DeviceId leaving = leaver_ ? somewhere(head, results, point, false) : DeviceId{};
-        const DeviceId device = somewhere(head, results, point);
-        if (leaving) move(head, point, leaving, device);
-        if (device) keep(group, results, point, device);
-        if (leaving || device) continue;
-      }
+      const DeviceId like = head.placement.owner(at), before = owner_of(head, lacking, at);
       const bool doomed = deaths_of(s_, head.id, point) >= kMaxDeaths;
-      (doomed ? group.doomed : group.again).push_back({point, owner ? owner : like, like, serves});
+      (doomed ? group.doomed : group.again).push_back({point, before ? before : like, like, lacking});
     }
     if (group.again.empty() && group.doomed.empty()) return can_be_told(group);
     return can_make(group) && can_be_told(group) && ask_for_operands(group, left);
@@ -364,8 +378,6 @@ class Planner {
       for (const Point& point : *points) {
         if (alike(head, point.like).open.empty())
           return broken(group, "no device of its numeric class is left");
-        if (point.stays && !makes_itself(head, point))
-          return broken(group, "other results of its tasks are on a device of another numeric class");
       }
     }
     return true;
@@ -563,15 +575,16 @@ class Planner {
     }
   }
 
-  // What a lost device had is dealt out; what a living one has let go it makes again itself, if it can. Second: those that are to run alone.
-  std::pair<std::vector<ir::Run>, std::vector<ir::Run>> place(const Group& group) {
+  // What a lost device had is dealt out; what a living one has let go it makes again itself, if it can. By how it is run, and by the results
+  // that are to be made.
+  std::map<std::pair<Form, unsigned long>, std::vector<ir::Run>> place(const Group& group) {
     const double each = point_seconds(s_, *group.head);
     struct Dealt {
       std::size_t all = 0, so_far = 0;
     };
     std::map<std::pair<DeviceId, DeviceId>, Dealt> dealt;  // what one had, of one kind of bits
     for (const Point& point : group.again) ++dealt[{point.before, point.like}].all;
-    std::pair<std::vector<ir::Run>, std::vector<ir::Run>> runs;
+    std::map<std::pair<Form, unsigned long>, std::vector<ir::Run>> runs;
     for (const Point& point : group.again) {
       Dealt& mine = dealt[{point.before, point.like}];
       const DeviceId device = makes_itself(*group.head, point)
@@ -579,7 +592,8 @@ class Planner {
                                   : dealing_.taker(group.head->op, alike(*group.head, point.like).open,
                                                    mine.so_far++, mine.all, each);
       const bool blamed = deaths_of(s_, group.head->id, point.number) > 0;
-      ir::append(blamed ? runs.second : runs.first, point.number, device);
+      ir::append(runs[{blamed ? Form::kAlone : Form::kAgain, point.results.to_ulong()}], point.number,
+                 device);
     }
     return runs;
   }
@@ -597,8 +611,9 @@ class Planner {
     }
   }
 
-  void add_layer(std::vector<msg::Plan>& plans, const Group& group, std::vector<ir::Run> runs, Form form) {
-    scheduler::add_layer(s_, plans, *group.head, std::move(runs), form, group.priority);
+  void add_layer(std::vector<msg::Plan>& plans, const Group& group, std::vector<ir::Run> runs, Form form,
+                 const Results& results = {}) {
+    scheduler::add_layer(s_, plans, *group.head, std::move(runs), form, group.priority, results);
   }
 
   State& s_;

@@ -175,6 +175,8 @@ bool may_move(const State& s, const OpRecord& head) {
   if (kind == ir::OpKind::kCall && ir::is_file_kernel(head.op.get<ir::CallAttrs>().kernel)) return false;
   if (!head.op.hint.devices.empty() || head.placement.replicated() || head.layers.size() >= kMaxLayers)
     return false;
+  const auto in_part = [&](OpId layer) { return !s.ops.at(layer).made.empty(); };
+  if (std::any_of(head.layers.begin(), head.layers.end(), in_part)) return false;
   // Copies are on other devices than the blocks that they are of, as the plan has those.
   return std::all_of(head.op.outputs.begin(), head.op.outputs.end(), [&](const ir::OutputSpec& output) {
     const ArrayRecord& array = s.arrays.at(ArrayId{output.array});

@@ -2,6 +2,7 @@
 // differ. Left out: plans to be replayed (settle() forgets them) and what is remembered for people only.
 #include "graphs.h"
 #include "handlers.h"
+#include "layers.h"
 
 #include <bit>
 #include <cstring>
@@ -10,7 +11,7 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::uint32_t kFormat = 22;
+constexpr std::uint32_t kFormat = 23;
 
 // Writes to `out` or, where that is null, reads from `in`. After the first mismatch everything reads as zero.
 class Archive {
@@ -279,15 +280,18 @@ template <class A> void fields(A& a, OpRecord& x) {
     x.decision.seconds, x.decision.moved_bytes, x.inputs, x.began, x.ended);
   msg::Message m;
   if (a.writing()) {
-    m = msg::Log{0, 1, {msg::Plan{x.graph, 0, {{x.id, x.op, x.placement, false, {}}}}}};
+    msg::Plan plan{x.graph, 0, {{x.id, x.op, x.placement, false, {}}}};
+    if (!x.made.empty()) plan.ops.push_back({x.id, op_to_run(x), x.placement, false, {}});
+    m = msg::Log{0, 1, {std::move(plan)}};
     return a.message(m);
   }
   a.message(m);
   auto* log = std::get_if<msg::Log>(&m);
   auto* plan =
       log == nullptr || log->entries.size() != 1 ? nullptr : std::get_if<msg::Plan>(&log->entries[0]);
-  if (plan == nullptr || plan->ops.size() != 1)
+  if (plan == nullptr || plan->ops.empty() || plan->ops.size() > 2)
     return a.fail(error(Errc::kCorruptData, "the snapshot has something else where an op should be"));
+  if (plan->ops.size() == 2) x.made = std::move(plan->ops[1].op.outputs);
   x.op = std::move(plan->ops[0].op);
   x.placement = std::move(plan->ops[0].placement);
   x.decision.why = a.keep(std::move(why));

@@ -159,6 +159,9 @@ struct OpRecord {
   // one that names an owner of it has it.
   OpId of;                   // of a layer: whose blocks these are
   std::vector<OpId> layers;  // of a planned op: rising
+  // Of a layer that stands for some of its tasks' results, while others have the rest: all that these make, those others under
+  // names that nobody reads; `op` has its own ones only. Empty: what they make is what `op` says.
+  std::vector<ir::OutputSpec> made;
   mutable struct {
     OpId last;
     ir::Placement placement;

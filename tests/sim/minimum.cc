@@ -22,12 +22,13 @@ void Minimum::learn(const msg::Plan& plan) {
       if (!can_tell_) return;
       const std::uint64_t first = makes_[planned.id.value] = op.outputs[0].array;
       const std::int64_t points = op.space.block_count();
-      results_[first] = op.outputs.size();
-      for (const ir::OutputSpec& output : op.outputs)
+      for (const ir::OutputSpec& output : op.outputs) {
+        results_[first].push_back(output.array);
         first_[output.array] = first, arrays_[output.array] = points;
-      for (std::int64_t p = 0; p < points; ++p)
-        makers_[{first, p}] = {planned.id, p, planned.placement.owner(ir::unravel(p, op.space.counts())),
-                               false, false};
+        for (std::int64_t p = 0; p < points; ++p)
+          makers_[{output.array, p}] = {
+              planned.id, p, planned.placement.owner(ir::unravel(p, op.space.counts())), false, false};
+      }
     }
   }
 }
@@ -37,11 +38,15 @@ void Minimum::learn(const msg::Recover& recover) {
     for (const msg::PlannedOp& layer : plan.ops) {
       const auto of = makes_.find(layer.of.value);
       if (of == makes_.end() || layer.placement.listed() == nullptr) continue;
-      const std::uint64_t first = makes_[layer.id.value] = of->second;
-      for (const ir::Run& run : layer.placement.listed()->runs()) {
-        for (std::int64_t p = run.first; p < run.first + run.count; ++p)
-          makers_[{first, p}] = {layer.id, p, run.device, layer.done, !layer.done},
-                          forgotten_.erase({first, p});
+      makes_[layer.id.value] = of->second;
+      for (const ir::OutputSpec& output : layer.op.outputs) {
+        if (!arrays_.contains(output.array)) continue;  // others have it, and it is dropped
+        for (const ir::Run& run : layer.placement.listed()->runs()) {
+          for (std::int64_t p = run.first; p < run.first + run.count; ++p) {
+            makers_[{output.array, p}] = {layer.id, p, run.device, layer.done, !layer.done};
+            forgotten_.erase({output.array, p});
+          }
+        }
       }
     }
   }
@@ -52,7 +57,8 @@ void Minimum::learn(const msg::Retire& retire) {
     keeps_.erase(op.value);
     const auto made = makes_.find(op.value);
     if (made == makes_.end()) continue;
-    for (std::int64_t p = 0; p < arrays_.at(made->second); ++p) forgotten_.emplace(made->second, p);
+    for (const std::uint64_t array : results_.at(made->second))
+      for (std::int64_t p = 0; p < arrays_.at(array); ++p) forgotten_.emplace(array, p);
   }
 }
 
@@ -61,20 +67,22 @@ std::set<BlockId> Minimum::made_again(const msg::Recover& recover) const {
   for (const msg::Plan& plan : recover.plans) {
     for (const msg::PlannedOp& layer : plan.ops) {
       if (layer.done || layer.placement.listed() == nullptr) continue;
-      for (const ir::Run& run : layer.placement.listed()->runs()) {
-        for (std::int64_t p = run.first; p < run.first + run.count; ++p)
-          again.emplace(makes_.at(layer.of.value), p);
+      for (const ir::OutputSpec& output : layer.op.outputs) {
+        if (!arrays_.contains(output.array)) continue;
+        for (const ir::Run& run : layer.placement.listed()->runs()) {
+          for (std::int64_t p = run.first; p < run.first + run.count; ++p) again.emplace(output.array, p);
+        }
       }
     }
   }
   return again;
 }
 
-std::vector<std::pair<TaskId, BlockId>> Minimum::again_on(const std::vector<DeviceId>& devices) const {
-  std::vector<std::pair<TaskId, BlockId>> out;
-  for (const auto& [task, maker] : makers_) {
+std::map<TaskId, std::vector<BlockId>> Minimum::again_on(const std::vector<DeviceId>& devices) const {
+  std::map<TaskId, std::vector<BlockId>> out;
+  for (const auto& [block, maker] : makers_) {
     if (maker.again && std::ranges::find(devices, maker.device) != devices.end())
-      out.push_back({{maker.op.value, maker.point}, task});
+      out[{maker.op.value, maker.point}].push_back(block);
   }
   return out;
 }
@@ -84,31 +92,17 @@ Ran Minimum::ran(const Maker& maker, const Truth& truth) {
   return maker.over ? Ran{.over = true} : found == truth.ran.end() ? Ran{} : found->second;
 }
 
-// Of these results of the task.
-bool Minimum::missing(const BlockId& task, const std::set<BlockId>& wanted, const Truth& truth,
-                      Bound bound) const {
-  // Retired: it is over, and what is left of its results is on its way out, or has been found there once more.
-  if (bound == Bound::kMost && forgotten_.contains(task)) return true;
-  const Maker& maker = makers_.at(task);
-  const bool lives = truth.living.contains(maker.device);
-  const auto is_on = [&](const BlockId& block, DeviceId device) {
-    const Ran done = ran(maker, truth);
-    const bool comes = lives && device == maker.device && !done.over && !truth.used_up.contains(block) &&
-                       !(done.spared && bound == Bound::kMost);
-    const auto here = truth.here.find(block);
-    return comes || (here != truth.here.end() && here->second.contains(device));
-  };
-  const auto any_device = [&](auto&& what) {
-    return std::ranges::any_of(truth.living, what) || std::ranges::any_of(truth.left, what);
-  };
-  const auto all_on = [&](DeviceId device) {
-    return std::ranges::all_of(wanted, [&](const BlockId& block) { return is_on(block, device); });
-  };
-  if (bound == Bound::kMost && results_of(task) > 1)
-    return lives ? !all_on(maker.device) : !any_device(all_on);
-  return !std::ranges::all_of(wanted, [&](const BlockId& block) {
-    return any_device([&](DeviceId device) { return is_on(block, device); });
-  });
+bool Minimum::missing(const BlockId& block, const Truth& truth, Bound bound) const {
+  if (bound == Bound::kMost && forgotten_.contains(block)) return true;
+  const Maker& maker = makers_.at(block);
+  const Ran done = ran(maker, truth);
+  if (truth.living.contains(maker.device) && !done.over && !truth.used_up.contains(block) &&
+      !(done.spared && bound == Bound::kMost))
+    return false;
+  const auto here = truth.here.find(block);
+  return here == truth.here.end() || std::ranges::none_of(here->second, [&](DeviceId device) {
+           return truth.living.contains(device) || truth.left.contains(device);
+         });
 }
 
 Minimum::Need Minimum::needed(const Truth& truth, Bound bound, Oracle& oracle) const {
@@ -119,7 +113,7 @@ Minimum::Need Minimum::needed(const Truth& truth, Bound bound, Oracle& oracle) c
       for (const BlockId& read : oracle.reads(maker.op, maker.point, step)) reads.push_back(read);
     }
   };
-  for (const auto& [task, maker] : makers_) {
+  for (const auto& [made, maker] : makers_) {
     const Ran done = ran(maker, truth);
     const bool over = done.over || (done.spared && bound == Bound::kLeast);
     if (truth.living.contains(maker.device) && !over) read_from(maker, done.steps, work);
@@ -129,12 +123,11 @@ Minimum::Need Minimum::needed(const Truth& truth, Bound bound, Oracle& oracle) c
     work.pop_back();
     if (uploads_.contains(block.first)) continue;
     const BlockId task = task_of(block);
-    std::set<BlockId>& wanted = need.wanted[task];
-    if (!wanted.insert(block).second || need.again.contains(task) || !missing(task, wanted, truth, bound))
-      continue;
-    need.again.insert(task);
+    if (!need.wanted[task].insert(block).second || !missing(block, truth, bound)) continue;
+    need.missing.insert(block);
+    if (!need.again.insert(task).second) continue;
     std::vector<BlockId> reads;
-    read_from(makers_.at(task), 0, reads);
+    read_from(makers_.at(block), 0, reads);
     for (const BlockId& read : reads) {
       const auto upload = uploads_.find(read.first);
       if (upload != uploads_.end())

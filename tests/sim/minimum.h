@@ -3,9 +3,12 @@
 //
 // Copies that clients ask for are reckoned with: whoever has one has the block, and nobody reads for one what its client does not hold.
 //
-// Of several results of a task some may be wanted, and lie apart. It must be run again where one of them is nowhere, and may be where
-// no living device has all of them, or, while who made them lives, where that one has not: a layer says of all results of a point
-// who has them, and that one may be serving others (docs/design/recovery.md). So there are two bounds here, which differ for such tasks only.
+// Of several results of a task some may be wanted, and lie apart: it is run again where one of them is nowhere, and then only those that
+// are nowhere are taken from it.
+//
+// A task that is to be run again, and whose results came to be there whole before it was launched, may be over without having read
+// anything; and what is left of results of retired ops is on its way out, or has been found there. So there are two bounds here, which
+// differ for such tasks only.
 //
 // Uploads are asked of their client while their graph runs, and nothing is made. After that a task that would have to read one cannot be run again: a
 // pass of the recovery is given up then, and only then.
@@ -56,6 +59,7 @@ class Minimum {
   enum class Bound { kLeast, kMost };
   struct Need {
     std::set<BlockId> again;                      // tasks, by their first results
+    std::set<BlockId> missing;                    // results of these, that are wanted and nowhere
     std::map<BlockId, std::set<BlockId>> wanted;  // likewise: which of their results
     std::set<BlockId> asked, lost;  // uploads that those read: which clients have, and which nobody has
   };
@@ -63,9 +67,9 @@ class Minimum {
   // made again, and what that reads is wanted too.
   Need needed(const Truth& truth, Bound bound, Oracle& oracle) const;
 
-  std::set<BlockId> made_again(const msg::Recover& recover) const;  // tasks, by their first results
-  // Tasks that these devices were told to run again, and their first results.
-  std::vector<std::pair<TaskId, BlockId>> again_on(const std::vector<DeviceId>& devices) const;
+  std::set<BlockId> made_again(const msg::Recover& recover) const;  // results
+  // Tasks that these devices were told to run again, and their results.
+  std::map<TaskId, std::vector<BlockId>> again_on(const std::vector<DeviceId>& devices) const;
   const std::map<std::uint64_t, std::int64_t>& arrays() const { return arrays_; }  // and their blocks
   // Arrays that a graph's client is to get.
   const std::map<GraphId, std::set<std::uint64_t>>& fetches() const { return fetches_; }
@@ -73,8 +77,8 @@ class Minimum {
   const std::map<std::uint64_t, std::uint64_t>& keeps() const { return keeps_; }
   bool can_tell() const { return can_tell_; }  // false: something was planned that is left out here
   BlockId task_of(const BlockId& block) const { return {first_.at(block.first), block.second}; }
-  DeviceId maker_of(const BlockId& task) const { return makers_.at(task).device; }
-  std::size_t results_of(const BlockId& task) const { return results_.at(task.first); }
+  DeviceId maker_of(const BlockId& block) const { return makers_.at(block).device; }
+  std::size_t results_of(const BlockId& task) const { return results_.at(task.first).size(); }
 
  private:
   struct Maker {
@@ -84,15 +88,15 @@ class Minimum {
     bool over = false;   // it was made when this became so
     bool again = false;  // by a layer
   };
-  bool missing(const BlockId& task, const std::set<BlockId>& wanted, const Truth& truth, Bound bound) const;
+  bool missing(const BlockId& block, const Truth& truth, Bound bound) const;
   static Ran ran(const Maker& maker, const Truth& truth);
 
-  std::map<BlockId, Maker> makers_;               // of tasks, by their first results
-  std::set<BlockId> forgotten_;                   // likewise, and not made again since
-  std::map<std::uint64_t, std::uint64_t> makes_;  // op or layer -> its first array
-  std::map<std::uint64_t, std::uint64_t> first_;  // array -> the first one of its op
-  std::map<std::uint64_t, std::size_t> results_;  // of the op, by its first array
-  std::map<std::uint64_t, GraphId> uploads_;      // arrays
+  std::map<BlockId, Maker> makers_;
+  std::set<BlockId> forgotten_;                                  // and not made again since
+  std::map<std::uint64_t, std::uint64_t> makes_;                 // op or layer -> its first array
+  std::map<std::uint64_t, std::uint64_t> first_;                 // array -> the first one of its op
+  std::map<std::uint64_t, std::vector<std::uint64_t>> results_;  // of the op, by its first array
+  std::map<std::uint64_t, GraphId> uploads_;                     // arrays
   std::map<std::uint64_t, std::int64_t> arrays_;
   std::map<std::uint64_t, std::uint64_t> keeps_;
   std::map<GraphId, std::set<std::uint64_t>> fetches_;

@@ -57,8 +57,14 @@ void Oracle::learn(const msg::Recover& recover) {
         known.op = planned.op;
         known.geometry = std::move(*geometry);
       }
-      TW_CHECK(planned.done || !planned.doomed.ok() || planned.op == known.op,
-               "a recovery makes a block otherwise");
+      if (!planned.done && planned.doomed.ok()) {
+        // What others have is made under a name that nobody knows.
+        ir::Op op = planned.op;
+        TW_CHECK(op.outputs.size() == known.op.outputs.size(), "a recovery makes too little");
+        for (std::size_t i = 0; i < op.outputs.size(); ++i)
+          if (!producer_.contains(op.outputs[i].array)) op.outputs[i].array = known.op.outputs[i].array;
+        TW_CHECK(op == known.op, "a recovery makes a block otherwise");
+      }
       ops_.emplace(planned.id.value, known);
     }
   }

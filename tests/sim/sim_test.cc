@@ -222,11 +222,11 @@ FAMILY_CASE("drain", "workers leave as they are asked to, and nothing is lost or
 }
 
 FAMILY_CASE("copies", "arrays on several workers outlive all but one of them, and are on several again") {
-  run_worlds("copies", {"failed copies from a peer's GPU", "recoveries worked out again",
-                        "surveys overtaken by losses", "arrays on several workers",
-                        "results made again beside others of their task", "blocks asked for elsewhere",
-                        "copies made again", "anchors at rest", "arrays on several workers lost",
-                        "killed workers", "drained workers", "scheduler crashes", "requests done"});
+  run_worlds("copies",
+             {"failed copies from a peer's GPU", "recoveries worked out again", "surveys overtaken by losses",
+              "arrays on several workers", "blocks asked for elsewhere", "copies made again",
+              "anchors at rest", "arrays on several workers lost", "killed workers", "drained workers",
+              "scheduler crashes", "requests done"});
 }
 
 FAMILY_CASE("spill", "what does not fit goes to disk and comes back as it was") {
@@ -424,6 +424,7 @@ FAMILY_CASE("minimum",
               "uploads asked for again that must be",
               "recoveries given up for uploads that are lost",
               "tasks of several results made again",
+              "tasks run again for some of their results",
               "tasks whose wanted results one other device has",
               "maps of several outputs",
               "calls on listed blocks",
@@ -448,7 +449,10 @@ TEST_CASE("rare branches are reached by worlds that are known for them") {
       {"lost: past cut", "files", {170, 190}},
       {"clients that found themselves fenced", "silence", {676}},
       {"wrong reads of who was declared lost", "fencing", {415, 1505}},
-      {"tasks made again as their results lie apart", "minimum", {126, 359}},
+      {"results made again beside others of their task",
+       "storm",
+       {246, 1437},
+       "pairs=0.9 kills=5 workers=3 respawn=1"},
       {"tasks to be run again that had their results",
        "minimum",
        {300013},

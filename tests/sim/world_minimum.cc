@@ -67,13 +67,12 @@ void World::note_launch(int index, const worker::Launch& launch) {
 void World::note_spared(int index) {
   if (!knobs_.minimum) return;
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
-  for (const auto& [task, first] : minimum_.again_on(worker.welcome.devices)) {
+  for (const auto& [task, results] : minimum_.again_on(worker.welcome.devices)) {
     if (worker.ran.contains(task)) continue;
-    const DeviceId device = minimum_.maker_of(first);
+    const DeviceId device = minimum_.maker_of(results.front());
     std::size_t there = 0, to_come = 0;
-    for (std::size_t i = 0; i < oracle_.results(OpId{task.first}); ++i) {
-      const ArrayId array{oracle_.made(OpId{task.first}, i)};
-      for (const msg::BlockCopy& copy : worker.core->blocks({1, array, first.second, 1}).copies) {
+    for (const auto& [array, block] : results) {
+      for (const msg::BlockCopy& copy : worker.core->blocks({1, ArrayId{array}, block, 1}).copies) {
         if (copy.device != device) continue;
         const bool whole = copy.state == msg::BlockState::kHere || copy.state == msg::BlockState::kSpilled;
         ++(whole ? there : to_come);
@@ -218,7 +217,10 @@ void World::compare_with_minimum(const msg::Recover& recover, bool gave_up) {
     ++outcome_.covered["recoveries given up for uploads that are lost"];
     return;
   }
-  const std::set<BlockId> again = minimum_.made_again(recover);
+  const std::set<BlockId> made = minimum_.made_again(recover);
+  std::set<BlockId> again;
+  std::map<BlockId, std::size_t> results;
+  for (const BlockId& block : made) again.insert(minimum_.task_of(block)), ++results[minimum_.task_of(block)];
   const auto name = [&](const BlockId& block) {
     return "block " + std::to_string(block.second) + " of array " + std::to_string(block.first & 0xFFFFFF);
   };
@@ -230,12 +232,18 @@ void World::compare_with_minimum(const msg::Recover& recover, bool gave_up) {
     if (!again.contains(task)) wrong += "\nnot made again: " + task_name(task);
   for (const BlockId& task : again)
     if (!most.again.contains(task)) wrong += "\nmade again for nobody: " + task_name(task);
+  for (const BlockId& block : least.missing)
+    if (!made.contains(block)) wrong += "\nno longer served by anybody: " + task_name(block);
+  for (const BlockId& block : made) {  // of who lives
+    const auto wanted = most.wanted.find(minimum_.task_of(block));
+    if (wanted != most.wanted.end() && wanted->second.contains(block) && !most.missing.contains(block) &&
+        most_truth.living.contains(minimum_.maker_of(block)))
+      wrong += "\ntaken from who has it: " + task_name(block);
+  }
   for (const BlockId& upload : least.lost) wrong += "\nuploaded, lost and not told: " + name(upload);
   if (!wrong.empty()) return violate("not the minimum after loss " + std::to_string(recover.version) + wrong);
-  const Minimum::Need together = minimum_.needed(most_truth, Minimum::Bound::kLeast, oracle_);
-  for (const BlockId& task : again) {
-    outcome_.covered["tasks made again as their results lie apart"] += !together.again.contains(task);
-  }
+  for (const auto& [task, count] : results)
+    outcome_.covered["tasks run again for some of their results"] += count < minimum_.results_of(task);
   note_compared(recover, least_truth, least, most, again);
 }
 
