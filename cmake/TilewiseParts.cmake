@@ -102,7 +102,7 @@ endfunction()
 
 # tilewise_test(<name> SOURCES <files> DEPS <targets>): one doctest executable, one ctest entry. Tests of a minute and more have a
 # COST (seconds, about): ctest, which has never run in a new folder, then begins with them instead of ending with one core. Tests take
-# two of ctest's five processors (`run_ctest` in ./dev); the fifth is for one that mostly waits (PROCESSORS 1).
+# three of ctest's seven processors (`run_ctest` in ./dev), so two run at a time; the seventh is for one that mostly waits (PROCESSORS 1 RESOURCE_LOCK waits).
 function(tilewise_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   if(NOT TARGET tilewise_doctest_main)  # compiled once, not once a test
@@ -115,6 +115,6 @@ function(tilewise_test name)
   # What is tested keeps its optimisation; the tests themselves compile in half the time without.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-Og> $<$<CONFIG:Debug>:-O0> -Wno-maybe-uninitialized)  # false alarms at -Og
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES PROCESSORS 2 SKIP_RETURN_CODE 77)
+  set_tests_properties(${name} PROPERTIES PROCESSORS 3 SKIP_RETURN_CODE 77)
   tilewise_time_limit(300 ${name})
 endfunction()

@@ -37,7 +37,7 @@ void Oracle::learn(const msg::Plan& plan) {
     for (std::size_t i = 0; i < planned.op.outputs.size(); ++i) {
       producer_[planned.op.outputs[i].array] = {planned.id.value, static_cast<int>(i)};
     }
-    ops_.emplace(planned.id.value, Known{planned.id, planned.op, std::move(*geometry)});
+    ops_.emplace(planned.id.value, Known{planned.id, planned.op, std::move(*geometry), {}});
   }
 }
 
@@ -47,6 +47,7 @@ void Oracle::learn(const msg::Recover& recover) {
       const auto original = ops_.find(planned.of.value);
       TW_CHECK(original != ops_.end(), "a recovery of an op that was never planned");
       Known known = original->second;
+      known.spare.clear();
       if (is_restore(planned.op)) {  // it reads a file; what it makes is the same
         // Its space is the array's own grid; a reduction's is over what that reads, with as many points.
         TW_CHECK(
@@ -61,8 +62,10 @@ void Oracle::learn(const msg::Recover& recover) {
         // What others have is made under a name that nobody knows.
         ir::Op op = planned.op;
         TW_CHECK(op.outputs.size() == known.op.outputs.size(), "a recovery makes too little");
-        for (std::size_t i = 0; i < op.outputs.size(); ++i)
-          if (!producer_.contains(op.outputs[i].array)) op.outputs[i].array = known.op.outputs[i].array;
+        for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+          known.spare.push_back(!producer_.contains(op.outputs[i].array));
+          if (known.spare[i]) op.outputs[i].array = known.op.outputs[i].array;
+        }
         TW_CHECK(op == known.op, "a recovery makes a block otherwise");
       }
       ops_.emplace(planned.id.value, known);

@@ -28,6 +28,10 @@ class Oracle {
   std::uint64_t made(OpId op, std::size_t output) const {
     return ops_.at(op.value).op.outputs.at(output).array;
   }
+  bool is_spare(OpId op, std::size_t output) const {  // what it makes of that is nobody's
+    const std::vector<bool>& spare = ops_.at(op.value).spare;
+    return output < spare.size() && spare[output];
+  }
   std::size_t results(OpId op) const { return ops_.at(op.value).op.outputs.size(); }
   // The op at this position of a graph as it was planned; none: there is no such.
   std::optional<OpId> planned(GraphId graph, std::size_t position) const;
@@ -54,6 +58,7 @@ class Oracle {
     OpId id;  // of the op as it was planned
     ir::Op op;
     ir::Geometry geometry;
+    std::vector<bool> spare;  // of a layer: results that others have
   };
   static std::vector<std::pair<std::uint64_t, std::int64_t>> listed(const ir::Op& op, std::int64_t point);
 

@@ -563,7 +563,7 @@ void World::end_step(int index, std::size_t device, std::size_t s) {
     const bool from_file = i < restored.size() && restored[i].has_value();
     cell.value = (from_file ? *restored[i] : oracle_.value(array, launch.point)) + (stream.spoilt ? 1 : 0);
     cell.complete = true;
-    note_made(array, launch.point);
+    if (!oracle_.is_spare(launch.run.id, i)) note_made(array, launch.point);
   }
   if (ends_fenced(index)) return;
   const auto d = static_cast<std::uint16_t>(device);
