@@ -605,9 +605,9 @@ void World::kill_some() {
 }
 
 // Where workers only leave as they are asked to, or give to each other what they have not begun, nothing is made twice; but for what
-// tasks that were given up had read, and in drains for kernels with several results (docs/design/drain.md).
+// tasks that were given up had read.
 void World::note_made(std::uint64_t array, std::int64_t block) {
-  const bool once = knobs_.drains > 0 ? knobs_.pairs == 0 : knobs_.moves > 0;
+  const bool once = knobs_.drains > 0 || knobs_.moves > 0;
   if (!once || knobs_.workers_die()) return;
   for (const auto& worker : workers_) {
     if (worker->core != nullptr && worker->core->counters().impatient > 0) return;
