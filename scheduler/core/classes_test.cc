@@ -40,6 +40,12 @@ struct TwoClasses : World {
       held.version = log<msg::PeerLost>(living).back().version;
       for (const std::uint64_t array : arrays)
         if (living == conn) held.blocks.push_back({ArrayId{array}, device(living), {{0, 4}}, {}});
+      // None of what it was to make again has been begun.
+      for (const msg::Recover& recover : log<msg::Recover>(living))
+        for (const msg::Plan& plan : recover.plans)
+          for (const msg::PlannedOp& op : plan.ops)
+            if (!op.done && op.placement.owned_count(device(living)) > 0)
+              held.shares.push_back({op.id, device(living), 0, {}});
       receive(living, held);
     }
     REQUIRE(!log<msg::Recover>(5).empty());
@@ -115,6 +121,28 @@ TEST_CASE("a device of another class goes on serving one result of a task whose 
   CHECK(again[0].placement.devices() == std::vector{w.device(5)});
   CHECK(result(again[0]) == result(call));
   CHECK(result(again[0], 1) != result(call, 1));
+}
+
+TEST_CASE("of a task that is run again for one result, and cannot be, the other one is not lost") {
+  TwoClasses w;
+  ir::Op pair = map(2, kGrid, {1});
+  pair.kind = ir::OpKind::kCall;
+  pair.outputs.push_back({3, ir::DType::kFloat64, kGrid});
+  pair.attrs = ir::CallAttrs{.kernel = "pair", .version = "1", .maps = {{ir::DimMap{}}}};
+  const msg::Plan plan = w.run(1, {w.on(fill(1, kGrid), 2), w.on(pair, 1)}, {2, 3});
+  const msg::PlannedOp &source = plan.ops[0], &call = plan.ops[1];
+  const std::uint64_t first = result(call);
+  const msg::Recover recover = w.lose(1, 3, {first});
+  REQUIRE(layers(recover, source).size() == 1);  // what it reads is made again too, by w2
+  CHECK(layers(recover, source)[0].placement.devices() == std::vector{w.device(2)});
+  const std::vector<msg::PlannedOp> of_call = layers(recover, call);
+  REQUIRE(of_call.size() == 2);  // one is kept, the other made again
+  CHECK(of_call[0].done);
+  CHECK(result(of_call[1], 1) == result(call, 1));
+  REQUIRE(layers(w.lose(2, 3, {first}), source).size() == 1);
+  w.lose(4, 3, {first});
+  CHECK(w.submit(10, 2, {map(4, kGrid, {3})}, {4}).outcome.code == Errc::kWorkerLost);
+  CHECK(w.submit(10, 3, {map(5, kGrid, {2})}, {5}).outcome.ok());
 }
 
 }  // namespace

@@ -109,6 +109,16 @@ class Planner {
 
   static Results all_results(const OpRecord& head) { return (1UL << head.op.outputs.size()) - 1; }
 
+  // Those of its head's results that the op, or layer, has or makes.
+  Results results_of(OpRecord& op) const {
+    const std::vector<ir::OutputSpec>& all = head_of(s_, op).op.outputs;
+    Results out;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      out[i] = std::any_of(op.op.outputs.begin(), op.op.outputs.end(),
+                           [&](const ir::OutputSpec& output) { return output.array == all[i].array; });
+    return out;
+  }
+
   // Of a task's results those that anybody wants. A task of one result is looked at because that one is, or because it is to be run.
   Results wanted_results(const OpRecord& head, std::int64_t point) {
     const std::vector<ir::OutputSpec>& outputs = head.op.outputs;
@@ -242,7 +252,8 @@ class Planner {
       return leaving || device;
     };
     Results found;
-    if (take(results)) return results.none() ? all_results(head) : results;
+    const bool apart = leaver_ && results.count() > 1 && !somewhere(head, results, point);
+    if (!apart && take(results)) return results.none() ? all_results(head) : results;
     for (std::size_t i = 0; i < head.op.outputs.size() && results.count() > 1; ++i)
       found[i] = results[i] && take(Results().set(i));
     return found;
@@ -345,9 +356,9 @@ class Planner {
     for (const auto& [result, runs] : group.apart) runs_ += runs.size();
     for (std::size_t i = 0; i < group.again.size(); ++i) {
       const Point& point = group.again[i];
-      const bool next_to_last = i > 0 && point.before == group.again[i - 1].before &&
-                                point.like == group.again[i - 1].like &&
-                                point.number == group.again[i - 1].number + 1;
+      const bool next_to_last =
+          i > 0 && point.before == group.again[i - 1].before && point.like == group.again[i - 1].like &&
+          point.results == group.again[i - 1].results && point.number == group.again[i - 1].number + 1;
       runs_ += next_to_last ? 0 : 1;
       runs_ += deaths_of(s_, group.head->id, point.number) > 0 ? 2 : 0;  // it runs alone
       ++from[{point.before, point.like}];
@@ -408,10 +419,12 @@ class Planner {
   }
 
   // Some block of it that is wanted, of the points that are to be made again, is nowhere.
-  bool is_gone(const Group& group, const ir::OutputSpec& output) {
+  bool is_gone(const Group& group, std::size_t result) {
+    const ir::OutputSpec& output = group.head->op.outputs[result];
     const ArrayId id{output.array};
     const auto& blocks = answers_.blocks(id);
     const auto gone = [&](const Point& point) {
+      if (!point.results[result]) return false;  // others have it, or will
       if (!demanded_.contains({output.array, point.number}) &&
           !wanted(id, point.number, spent(*group.head, output, point.number)))
         return false;
@@ -448,13 +461,13 @@ class Planner {
     // A request under way ends. Of one that has ended, what does not hang on the loss stays; a layer under way that reads what
     // is lost fails at its worker, and with it the arrays that it is of.
     // Of several results of a point only those are lost that are nowhere any more, unless the point is being made.
-    std::map<OpId, bool> reached{{group.head->id, false}};  // true: all of its results
+    std::map<OpId, Results> reached{{group.head->id, {}}};  // these at least
     std::vector<OpId> work{group.head->id};
     std::vector<GraphId> graphs;
-    const auto reach = [&](OpId id, bool all) {
-      const auto [known, fresh] = reached.try_emplace(id, all);
-      if (!fresh && (known->second || !all)) return;
-      known->second = all;
+    const auto reach = [&](OpId id, const Results& results) {
+      const auto [known, fresh] = reached.try_emplace(id, results);
+      if (!fresh && (results & ~known->second).none()) return;
+      known->second |= results;
       work.push_back(id);
     };
     while (!work.empty()) {
@@ -463,28 +476,30 @@ class Planner {
       OpRecord& head = s_.ops.at(id);
       if (s_.graphs.at(head.graph).running) graphs.push_back(head.graph);
       const std::vector<ir::OutputSpec>& outputs = head.op.outputs;
-      const auto gone = [&](const ir::OutputSpec& output) { return is_gone(groups_[id], output); };
+      Results gone = reached.at(id);
+      for (std::size_t i = 0; i < outputs.size() && groups_[id].head != nullptr; ++i)
+        gone[i] = gone[i] || is_gone(groups_[id], i);
+      if (gone.none()) gone = all_results(head);
       std::set<std::uint64_t> lost_arrays;
-      const bool all = reached.at(id) || std::none_of(outputs.begin(), outputs.end(), gone);
-      for (const ir::OutputSpec& output : outputs) {
-        if (!all && !gone(output)) continue;
-        ArrayRecord& array = s_.arrays.at(ArrayId{output.array});
+      for (std::size_t i = 0; i < outputs.size(); ++i) {
+        if (!gone[i]) continue;
+        ArrayRecord& array = s_.arrays.at(ArrayId{outputs[i].array});
         fail_array(array, story(array, ""));
-        lost_arrays.insert(output.array);
+        lost_arrays.insert(outputs[i].array);
         for (const auto& [user, operand] : readers_.of(array.id)) {
           OpRecord* op = s_.ops.find(user);
           if (op == nullptr || op->finished) continue;
           if (s_.graphs.at(op->graph).running)
             graphs.push_back(op->graph);
           else
-            reach(head_of(s_, *op).id, true);
+            reach(head_of(s_, *op).id, results_of(*op));
         }
       }
       for (const OpId reader : groups_[id].demanded_by) {
         const auto& operands = s_.ops.at(reader).op.operands;
         if (std::any_of(operands.begin(), operands.end(),
                         [&](const ir::Operand& operand) { return lost_arrays.contains(operand.array); }))
-          reach(reader, false);
+          reach(reader, {});
       }
     }
     std::sort(graphs.begin(), graphs.end());

@@ -119,6 +119,53 @@ TEST_CASE("what waits for a worker is known in the next life, which waits anew")
   CHECK(other.last<msg::SubmitReply>(10)->outcome.ok());
 }
 
+TEST_CASE("a layer of some results of a task is written with all that the task makes") {
+  World w;
+  std::vector<msg::Welcome> workers;
+  for (std::uint32_t conn = 1; conn <= 3; ++conn) {
+    msg::Join about = w.worker(1, "w" + std::to_string(conn));
+    about.plugins = {{"pair", "1", 42}};
+    workers.push_back(w.join(conn, about));
+    w.workers.emplace_back(conn, workers.back());
+  }
+  w.join(10, w.client());
+  ir::Op source = fill(1, kGrid), pair = map(2, kGrid, {1});
+  pair.kind = ir::OpKind::kCall;
+  pair.outputs.push_back({3, ir::DType::kFloat64, kGrid});
+  pair.attrs = ir::CallAttrs{.kernel = "pair", .version = "1", .maps = {{ir::DimMap{}, ir::DimMap{}}}};
+  source.hint.devices = pair.hint.devices = workers[0].devices;
+  REQUIRE(w.submit(10, 1, {source, pair}, {2, 3}).outcome.ok());
+  const msg::Plan plan = w.log<msg::Plan>(1).at(0);
+  w.complete(plan);
+  w.workers.erase(w.workers.begin());
+  w.drop(1);
+  w.receive(2, msg::Held{1, {}, {}, false});
+  const ArrayId first{plan.ops[1].op.outputs[0].array};
+  w.receive(3, msg::Held{1, {}, {{first, workers[2].devices[0], {{0, 16}}, {}}}, false});
+  const msg::PlannedOp layer = w.log<msg::Recover>(2).at(0).plans.back().ops.back();
+  REQUIRE(layer.op.outputs.size() == 2);
+  CHECK(layer.op.outputs[0].array != first.value);
+
+  Shelf shelf;
+  w.core.settle(w.now, w.actions);
+  const auto bytes = w.core.snapshot(shelf.codec);
+  REQUIRE(bytes.has_value());
+  World other;
+  REQUIRE(other.core.restore(*bytes, shelf.codec).has_value());
+  CHECK(other.core.digest() == w.core.digest());
+  Shelf again;
+  REQUIRE(other.core.snapshot(again.codec).has_value());
+  bool written = false;
+  for (const msg::Message& kept : again.kept) {
+    const auto* log = std::get_if<msg::Log>(&kept);
+    const auto* known = log == nullptr ? nullptr : std::get_if<msg::Plan>(&log->entries.at(0));
+    if (known == nullptr || known->ops.at(0).id != layer.id) continue;
+    written = known->ops.size() == 2 && known->ops[1].op.outputs == layer.op.outputs &&
+              known->ops[0].op.outputs == std::vector{plan.ops[1].op.outputs[1]};
+  }
+  CHECK(written);
+}
+
 TEST_CASE("what is no snapshot is refused, whatever it is") {
   Busy w;
   const std::string bytes = w.snapshot();
