@@ -12,7 +12,7 @@ struct TwoClasses : World {
     for (std::uint32_t conn = 1; conn <= 5; ++conn) {
       msg::Join about = worker(1, "w" + std::to_string(conn));
       about.devices[0].numeric_class = conn % 2 == 1 ? "x" : "y";
-      about.plugins = {{"pair", "1", 42}};
+      about.plugins = {kPair};
       workers.emplace_back(conn, join(conn, about));
       devices.push_back(workers.back().second.devices[0]);
     }
@@ -103,13 +103,49 @@ TEST_CASE("a block is made again by devices like the one that made it, wherever 
     CHECK((device == w.device(3) || device == w.device(5)));
 }
 
+TEST_CASE("a block is not made again by a worker that has it and lacks the plug-in") {
+  World w;
+  std::vector<DeviceId> devices;
+  for (std::uint32_t conn = 1; conn <= 4; ++conn) {
+    msg::Join about = w.worker(1, "w" + std::to_string(conn));
+    if (conn != 2) about.plugins = {kPair};
+    w.workers.emplace_back(conn, w.join(conn, about));
+    devices.push_back(w.workers.back().second.devices[0]);
+  }
+  w.join(10, w.client());
+  const auto lose = [&](std::uint32_t lost, const std::vector<msg::Held::Blocks>& of_w2) {
+    std::erase_if(w.workers, [&](const auto& worker) { return worker.first == lost; });
+    w.drop(lost);
+    for (const auto& [conn, welcome] : std::vector(w.workers))
+      w.receive(conn, msg::Held{w.log<msg::PeerLost>(conn).back().version,
+                                {},
+                                conn == 2 ? of_w2 : std::vector<msg::Held::Blocks>{},
+                                false});
+    return w.log<msg::Recover>(4).back();
+  };
+  ir::Op call = pair_call(2, 3, kGrid, 1);
+  call.outputs.pop_back();
+  call.hint.devices = {devices[0]};
+  REQUIRE(w.submit(10, 1, {fill(1, kGrid), call}, {2}).outcome.ok());
+  const msg::Plan plan = w.log<msg::Plan>(4).back();
+  w.complete(plan);
+  const ArrayId array{result(plan.ops[1])};
+  REQUIRE(layers(lose(1, {{array, devices[1], {{0, 4}}, {}}}), plan.ops[1]).at(0).done);
+  ir::Op reader = map(4, kGrid, {2});
+  reader.hint.devices = {devices[2]};
+  REQUIRE(w.submit(10, 2, {reader}, {4}).outcome.ok());
+  w.complete(w.log<msg::Plan>(4).back());
+  w.receive(10, msg::ReleaseArrays{{2}});
+  const std::vector<msg::PlannedOp> again = layers(lose(3, {}), plan.ops[1]);
+  REQUIRE(again.size() == 1);
+  CHECK(!again[0].done);
+  CHECK(again[0].placement.devices() == std::vector{devices[3]});
+}
+
 TEST_CASE("a device of another class goes on serving one result of a task whose other one is made again") {
   TwoClasses w;
-  ir::Op pair = map(2, kGrid, {1});
-  pair.kind = ir::OpKind::kCall;
-  pair.outputs.push_back({3, ir::DType::kFloat64, kGrid});
-  pair.attrs = ir::CallAttrs{.kernel = "pair", .version = "1", .maps = {{ir::DimMap{}}}};
-  const msg::PlannedOp call = w.run(1, {w.on(fill(1, kGrid), 1), w.on(pair, 1)}, {1, 2, 3}).ops[1];
+  const msg::PlannedOp call =
+      w.run(1, {w.on(fill(1, kGrid), 1), w.on(pair_call(2, 3, kGrid, 1), 1)}, {1, 2, 3}).ops[1];
   const std::vector<msg::PlannedOp> kept = layers(w.lose(1, 2, {result(call), result(call, 1)}), call);
   REQUIRE(kept.size() == 1);
   CHECK(kept[0].placement.devices() == std::vector{w.device(2)});
@@ -125,11 +161,7 @@ TEST_CASE("a device of another class goes on serving one result of a task whose 
 
 TEST_CASE("of a task that is run again for one result, and cannot be, the other one is not lost") {
   TwoClasses w;
-  ir::Op pair = map(2, kGrid, {1});
-  pair.kind = ir::OpKind::kCall;
-  pair.outputs.push_back({3, ir::DType::kFloat64, kGrid});
-  pair.attrs = ir::CallAttrs{.kernel = "pair", .version = "1", .maps = {{ir::DimMap{}}}};
-  const msg::Plan plan = w.run(1, {w.on(fill(1, kGrid), 2), w.on(pair, 1)}, {2, 3});
+  const msg::Plan plan = w.run(1, {w.on(fill(1, kGrid), 2), w.on(pair_call(2, 3, kGrid, 1), 1)}, {2, 3});
   const msg::PlannedOp &source = plan.ops[0], &call = plan.ops[1];
   const std::uint64_t first = result(call);
   const msg::Recover recover = w.lose(1, 3, {first});

@@ -205,17 +205,11 @@ struct Pairs : Copying {
   void add(const std::string& name, std::int64_t memory) {
     const auto conn = static_cast<std::uint32_t>(joined.size() + 1);
     msg::Join with = worker(1, name, memory);
-    with.plugins = {{"pair", "1", 42}};
+    with.plugins = {kPair};
     workers.emplace_back(conn, join(conn, with));
     joined.push_back(workers.back().second);
   }
-  ir::Op pair() const {
-    ir::Op op = on(map(2, kGrid, {1}), 1);
-    op.kind = ir::OpKind::kCall;
-    op.outputs.push_back({3, ir::DType::kFloat64, kGrid});
-    op.attrs = ir::CallAttrs{.kernel = "pair", .version = "1", .maps = {{ir::DimMap{}}}};
-    return op;
-  }
+  ir::Op pair() const { return on(pair_call(2, 3, kGrid, 1), 1); }
 };
 
 TEST_CASE(

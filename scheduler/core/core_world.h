@@ -64,6 +64,17 @@ inline ir::Op map(std::uint64_t out, const ir::Grid& g, std::vector<std::uint64_
   op.attrs = ir::MapAttrs{tape};
   return op;
 }
+// A kernel that makes two arrays of one, block by block; workers have it that say so (kPair).
+inline const msg::PluginDesc kPair{"pair", "1", 42};
+inline ir::Op pair_call(std::uint64_t first, std::uint64_t second, const ir::Grid& g, std::uint64_t in) {
+  ir::Op op = map(first, g, {in});
+  op.kind = ir::OpKind::kCall;
+  op.outputs.push_back({second, ir::DType::kFloat64, g});
+  ir::CallAttrs attrs{.kernel = kPair.kernel, .version = kPair.version};
+  attrs.maps.emplace_back(static_cast<std::size_t>(g.rank()), ir::DimMap{});
+  op.attrs = std::move(attrs);
+  return op;
+}
 inline ir::Op matmul(std::uint64_t out, const ir::Grid& a_grid, std::uint64_t a, const ir::Grid& b_grid,
                      std::uint64_t b) {
   ir::Op op;

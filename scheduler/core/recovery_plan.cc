@@ -154,14 +154,14 @@ class Planner {
     return {};
   }
 
-  // Who is to have that result now, and has it or will make it; else none.
-  DeviceId served_by(const OpRecord& head, std::size_t result, const ir::Index& at,
-                     std::int64_t point) const {
-    const ArrayId id{head.op.outputs[result].array};
-    const OpRecord* op = holder_of(s_, head, id, at);
-    const DeviceId owner = op == nullptr ? DeviceId{} : op->placement.owner(at);
-    if (!owner || !alive(owner)) return {};
-    return answers_.has(id, point, owner) || to_come(*op, at, point, owner) ? owner : DeviceId{};
+  // Who is to have a task's result now, dead or alive, and the record that says so. None: nobody is known.
+  struct Holder {
+    const OpRecord* op = nullptr;
+    DeviceId device;
+  };
+  Holder holder(const OpRecord& head, const ir::OutputSpec& output, const ir::Index& at) const {
+    const OpRecord* op = holder_of(s_, head, ArrayId{output.array}, at);
+    return op == nullptr ? Holder{} : Holder{op, op->placement.owner(at)};
   }
 
   // A layer says of those that are there that they are. Of no others: they would be waited for, or be taken from who serves them.
@@ -173,16 +173,6 @@ class Planner {
     if (there.count() == outputs.size()) return ir::append(group.kept, point, device);
     for (std::size_t i = 0; i < outputs.size(); ++i)
       if (there[i]) ir::append(group.apart[i], point, device);
-  }
-
-  // Who was to have the first of these results.
-  DeviceId owner_of(const OpRecord& head, const Results& results, const ir::Index& at) const {
-    for (std::size_t i = 0; i < head.op.outputs.size(); ++i) {
-      if (!results[i]) continue;
-      const OpRecord* op = holder_of(s_, head, ArrayId{head.op.outputs[i].array}, at);
-      return op == nullptr ? DeviceId{} : op->placement.owner(at);
-    }
-    return {};
   }
 
   // Nobody wants its results: it was to be run for what it does, and has been, or will be.
@@ -197,19 +187,19 @@ class Planner {
   Results missing(Group& group, const Results& wanted, const ir::Index& at, std::int64_t point) const {
     const OpRecord& head = *group.head;
     const std::size_t count = head.op.outputs.size();
-    Results out;
+    Results out, unasked;
     for (std::size_t i = 0; i < count; ++i) {
-      if (!wanted[i]) continue;
-      const DeviceId owner = served_by(head, i, at, point);
-      if (!owner)
+      const ArrayId id{head.op.outputs[i].array};
+      const auto [op, owner] = holder(head, head.op.outputs[i], at);
+      const bool lives = owner && alive(owner);
+      if (!wanted[i])
+        unasked[i] = !lives;
+      else if (!lives || !(answers_.has(id, point, owner) || to_come(*op, at, point, owner)))
         out.set(i);
-      else if (has_as_copy(ArrayId{head.op.outputs[i].array}, point, owner))
+      else if (has_as_copy(id, point, owner))
         ir::append(count == 1 ? group.kept : group.apart[i], point, owner);
     }
-    for (std::size_t i = 0; i < count && out.any(); ++i)
-      if (const DeviceId owner = owner_of(head, Results().set(i), at); !wanted[i] && !(owner && alive(owner)))
-        out.set(i);
-    return out;
+    return out.any() ? out | unasked : out;
   }
 
   // Its owner, who lives or has left as it was asked to, had finished the point and let go of the result. So whoever was to read it has
@@ -227,8 +217,7 @@ class Planner {
 
   bool spent(const OpRecord& head, const ir::OutputSpec& output, std::int64_t point) const {
     const ir::Index at = ir::unravel(point, head.op.space.counts());
-    const OpRecord* op = holder_of(s_, head, ArrayId{output.array}, at);
-    const DeviceId device = op == nullptr ? DeviceId{} : op->placement.owner(at);
+    const auto [op, device] = holder(head, output, at);
     return device && spent(*op, device, op->placement.ordinal(device, at), output, point);
   }
 
@@ -339,7 +328,10 @@ class Planner {
       lacking &= ~found;
       if (wanted.none() ? found.any() : (lacking & wanted).none()) continue;
       // Whatever has become of it, it has been run by devices like the first one only: a copy may be elsewhere.
-      const DeviceId like = head.placement.owner(at), before = owner_of(head, lacking, at);
+      const DeviceId like = head.placement.owner(at);
+      std::size_t first = 0;
+      while (!lacking[first]) ++first;
+      const DeviceId before = holder(head, head.op.outputs[first], at).device;
       const bool doomed = deaths_of(s_, head.id, point) >= kMaxDeaths;
       (doomed ? group.doomed : group.again).push_back({point, before ? before : like, like, lacking});
     }

@@ -284,15 +284,12 @@ struct Pairs : World {
   explicit Pairs(ir::Op source) {
     for (std::uint32_t conn = 1; conn <= 3; ++conn) {
       msg::Join with = worker(1, "w" + std::to_string(conn));
-      with.plugins = {{"pair", "1", 42}};
+      with.plugins = {kPair};
       workers.emplace_back(conn, join(conn, with));
       devices.push_back(workers.back().second.devices[0]);
     }
     join(10, client());
-    ir::Op pair = map(2, kGrid, {1});
-    pair.kind = ir::OpKind::kCall;
-    pair.outputs.push_back({3, ir::DType::kFloat64, kGrid});
-    pair.attrs = ir::CallAttrs{.kernel = "pair", .version = "1", .maps = {{ir::DimMap{}}}};
+    ir::Op pair = pair_call(2, 3, kGrid, 1);
     pair.hint.devices = {devices[0]};
     if (source.kind != ir::OpKind::kProvide) source.hint.devices = {devices[0]};
     submit(10, 1, {std::move(source), pair}, {2, 3});

@@ -124,15 +124,12 @@ TEST_CASE("a layer of some results of a task is written with all that the task m
   std::vector<msg::Welcome> workers;
   for (std::uint32_t conn = 1; conn <= 3; ++conn) {
     msg::Join about = w.worker(1, "w" + std::to_string(conn));
-    about.plugins = {{"pair", "1", 42}};
+    about.plugins = {kPair};
     workers.push_back(w.join(conn, about));
     w.workers.emplace_back(conn, workers.back());
   }
   w.join(10, w.client());
-  ir::Op source = fill(1, kGrid), pair = map(2, kGrid, {1});
-  pair.kind = ir::OpKind::kCall;
-  pair.outputs.push_back({3, ir::DType::kFloat64, kGrid});
-  pair.attrs = ir::CallAttrs{.kernel = "pair", .version = "1", .maps = {{ir::DimMap{}, ir::DimMap{}}}};
+  ir::Op source = fill(1, kGrid), pair = pair_call(2, 3, kGrid, 1);
   source.hint.devices = pair.hint.devices = workers[0].devices;
   REQUIRE(w.submit(10, 1, {source, pair}, {2, 3}).outcome.ok());
   const msg::Plan plan = w.log<msg::Plan>(1).at(0);

@@ -33,21 +33,27 @@ void Minimum::learn(const msg::Plan& plan) {
   }
 }
 
+// Calls visit(block, device) for what the layer has or makes; but for results that others have, which it makes for nobody.
+template <class F> void Minimum::each_block(const msg::PlannedOp& layer, F&& visit) const {
+  for (const ir::OutputSpec& output : layer.op.outputs) {
+    if (!arrays_.contains(output.array)) continue;
+    for (const ir::Run& run : layer.placement.listed()->runs()) {
+      for (std::int64_t p = run.first; p < run.first + run.count; ++p)
+        visit(BlockId{output.array, p}, run.device);
+    }
+  }
+}
+
 void Minimum::learn(const msg::Recover& recover) {
   for (const msg::Plan& plan : recover.plans) {
     for (const msg::PlannedOp& layer : plan.ops) {
       const auto of = makes_.find(layer.of.value);
       if (of == makes_.end() || layer.placement.listed() == nullptr) continue;
       makes_[layer.id.value] = of->second;
-      for (const ir::OutputSpec& output : layer.op.outputs) {
-        if (!arrays_.contains(output.array)) continue;  // others have it, and it is dropped
-        for (const ir::Run& run : layer.placement.listed()->runs()) {
-          for (std::int64_t p = run.first; p < run.first + run.count; ++p) {
-            makers_[{output.array, p}] = {layer.id, p, run.device, layer.done, !layer.done};
-            forgotten_.erase({output.array, p});
-          }
-        }
-      }
+      each_block(layer, [&](const BlockId& block, DeviceId device) {
+        makers_[block] = {layer.id, block.second, device, layer.done, !layer.done};
+        forgotten_.erase(block);
+      });
     }
   }
 }
@@ -67,12 +73,7 @@ std::set<BlockId> Minimum::made_again(const msg::Recover& recover) const {
   for (const msg::Plan& plan : recover.plans) {
     for (const msg::PlannedOp& layer : plan.ops) {
       if (layer.done || layer.placement.listed() == nullptr) continue;
-      for (const ir::OutputSpec& output : layer.op.outputs) {
-        if (!arrays_.contains(output.array)) continue;
-        for (const ir::Run& run : layer.placement.listed()->runs()) {
-          for (std::int64_t p = run.first; p < run.first + run.count; ++p) again.emplace(output.array, p);
-        }
-      }
+      each_block(layer, [&](const BlockId& block, DeviceId) { again.insert(block); });
     }
   }
   return again;

@@ -90,6 +90,7 @@ class Minimum {
   };
   bool missing(const BlockId& block, const Truth& truth, Bound bound) const;
   static Ran ran(const Maker& maker, const Truth& truth);
+  template <class F> void each_block(const msg::PlannedOp& layer, F&& visit) const;
 
   std::map<BlockId, Maker> makers_;
   std::set<BlockId> forgotten_;                                  // and not made again since

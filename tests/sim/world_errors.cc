@@ -183,8 +183,6 @@ std::string World::excused_loss(const Client& client, const msg::Outcome& outcom
     ++outcome_.covered["lost: nobody left of its class"];
     return knobs_.classes > 1 && gone_ >= knobs_.workers / knobs_.classes ? "" : "some are left";
   }
-  if (says(outcome, "on a device of another numeric class"))
-    return knobs_.classes > 1 || knobs_.gpu_every > 0 ? "" : "all devices are alike";
   if (says(outcome, "too many pieces of blocks")) {
     ++outcome_.covered["lost: too many pieces"];
     return knobs_.held_ranges < 1'000 ? "" : "there are few";
