@@ -11,6 +11,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <utility>
 
 namespace tilewise::transfer::test {
 
@@ -34,9 +35,14 @@ Child::Child(const std::string& test_case, const std::string& transports) {
 }
 
 Child::~Child() {
-  ::kill(pid_, SIGKILL);
-  ::waitpid(pid_, nullptr, 0);
+  kill(SIGKILL);
   ::close(socket_);
+}
+
+void Child::kill(int signal) {
+  if (pid_ < 0) return;
+  ::kill(pid_, signal);
+  if (signal == SIGKILL) ::waitpid(std::exchange(pid_, -1), nullptr, 0);
 }
 
 namespace {

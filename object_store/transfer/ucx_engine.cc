@@ -73,6 +73,9 @@ void UcxEngine::prepare_process() {
     // where its memory was read directly (cma); without it such lanes are not used when errors are to be
     // reported.
     ::setenv("UCX_CMA_MEMORY_INVALIDATE", "y", 0);
+    // Shared memory inside a host also where errors are to be reported, not TCP: it aborts when a peer dies while a connection is being
+    // made ("ep->flags & CTX_TYPE_TX"). UCX itself sees such a peer's death late (KEEPALIVE_INTERVAL); the links see it at once.
+    ::setenv("UCX_MM_ERROR_HANDLING", "y", 0);
     // One socket's event at a time. What a break of one connection does to another one of the same peer is forgotten by UCX
     // 1.13 where the other's event was read with it: it aborts ("conn_state != CLOSED") when several are reset at once.
     ::setenv("UCX_TCP_MAX_POLL", "1", 0);
