@@ -76,7 +76,7 @@ class Child {
   ~Child();  // kills
   void send(const Order& order);
   std::optional<Order> poll();  // a packet, if there is one
-  void kill(int signal);  // SIGKILL: it is gone when this returns
+  void kill(int signal);        // SIGKILL: it is gone when this returns
   pid_t pid() const { return pid_; }
 
  private:

@@ -20,11 +20,12 @@ const Device* find(std::span<const Device> devices, DeviceId id) {
   return it != devices.end() && it->id == id ? &*it : nullptr;
 }
 
-// Transfers overlap, but each takes attention at both ends: a tenth of its latency is not hidden.
+// Transfers overlap: a tenth of their latency is not hidden.
 constexpr double kShownLatency = 0.1;
 
 double seconds(const LinkSpeed& speed, double bytes, double blocks) {
-  return speed.bytes_per_s == 0 ? 0 : bytes / speed.bytes_per_s + kShownLatency * speed.latency_s * blocks;
+  if (speed.bytes_per_s == 0) return 0;
+  return bytes / speed.bytes_per_s + (kShownLatency * speed.latency_s + speed.attention_s) * blocks;
 }
 
 // A client's endpoint and devices that left are elsewhere.

@@ -29,7 +29,7 @@ const Device* find(std::span<const Device> devices, DeviceId id) {
 class Arrivals {
  public:
   void add(std::uint64_t at, const LinkSpeed& link, double bytes, double blocks) {
-    seconds_[at] += bytes / link.bytes_per_s + kShownLatency * link.latency_s * blocks;
+    seconds_[at] += bytes / link.bytes_per_s + (kShownLatency * link.latency_s + link.attention_s) * blocks;
     bytes_ += bytes;
   }
   double bytes() const { return bytes_; }

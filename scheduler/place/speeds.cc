@@ -30,7 +30,10 @@ namespace {
 // Before anything has run: one core is what the plain model describes; a GPU is some fifty times that.
 constexpr double kCudaRatio = 0.02;
 constexpr std::int64_t kTooMuchNs = 1e16;  // four months: nonsense, and sums of it might overflow
-constexpr LinkSpeed kInProcess{20e9, 10e-6}, kSameHost{5e9, 30e-6}, kOtherHost{2.5e9, 60e-6};
+// Rows of eight empty tasks that read from another process took some 20 us of a worker's time more than rows that do not (docs/figures.md).
+constexpr double kAttention = 3e-6;
+constexpr LinkSpeed kInProcess{20e9, 10e-6}, kSameHost{5e9, 30e-6, false, kAttention},
+    kOtherHost{2.5e9, 60e-6, false, kAttention};
 constexpr double kAlike = 1.3;  // measured speeds that differ by less are noise
 constexpr double kStep = 1.25;  // and the others are told apart in steps of this
 constexpr std::int64_t kTooManyBytes = 1e18;
@@ -45,6 +48,8 @@ constexpr std::int64_t kLinkWindowTransfers = 4096;
 constexpr std::int64_t kPieces =
     8;  // a window is filled in no fewer, so that it forgets as an exponential does
 constexpr std::int64_t kMostPieces = 64;  // of one report: what was before has gone by then
+constexpr double kStall = 3;              // times as slow as before: no more is believed of one report, ...
+constexpr std::int64_t kLongestStallNs = 1'000'000'000;  // ... but for what is beyond this
 
 // How many pieces a report of so much is added in, and what of it counts then.
 struct Pieces {
@@ -71,8 +76,9 @@ double sane_latency(double seconds) { return std::clamp(seconds, 1e-6, 0.1); }
 LinkSpeed link_between(const Device& from, const Device& to) {
   if (from.id == to.id) return {};
   const bool hosts = from.kind == kHostKind && to.kind == kHostKind;
-  if (from.host == to.host && hosts) return {20e9, 10e-6, true};
-  if (from.worker == to.worker && from.worker) return kInProcess;
+  const bool inside = from.worker == to.worker && from.worker;
+  if (from.host == to.host && hosts) return {20e9, 10e-6, true, inside ? 0 : kAttention};
+  if (inside) return kInProcess;
   return from.host == to.host ? kSameHost : kOtherHost;
 }
 
@@ -80,8 +86,17 @@ LinkClass class_of(const Device& from, const Device& to) {
   return {{from.host, from.kind}, {to.host, to.kind}, from.worker == to.worker && from.worker};
 }
 
+double Speeds::Sum::ratio() const {
+  if (model_ns < kEnoughNs) return 0;
+  return static_cast<double>(recent_busy_ns) /
+         static_cast<double>(std::max<std::int64_t>(1, recent_model_ns));
+}
+
 void Speeds::Sum::add(std::int64_t busy, std::int64_t model) {
+  const double before = ratio();
   busy_ns += busy, model_ns += model;
+  const auto believed = static_cast<std::int64_t>(kStall * before * static_cast<double>(model));
+  if (believed > 0) busy = std::min(busy, std::max(believed, busy - kLongestStallNs));
   const Pieces pieces(busy, kWindowNs);
   for (std::int64_t i = 0; i < pieces.count; ++i) {
     recent_busy_ns += pieces.piece(i, busy), recent_model_ns += pieces.piece(i, model);
@@ -126,9 +141,7 @@ void Speeds::forget(DeviceId device) { devices_.erase(device); }
 double Speeds::ratio(const Device& device, std::string_view family) const {
   const auto of = [&](const Families& families) -> double {
     const auto it = families.find(family);
-    if (it == families.end() || it->second.model_ns < kEnoughNs) return 0;
-    return static_cast<double>(it->second.recent_busy_ns) /
-           static_cast<double>(std::max<std::int64_t>(1, it->second.recent_model_ns));
+    return it == families.end() ? 0 : it->second.ratio();
   };
   if (const auto it = devices_.find(device.id); it != devices_.end()) {
     if (const double ratio = of(it->second); ratio > 0) return ratio;

@@ -147,6 +147,27 @@ TEST_CASE(
   CHECK(speeds.ratio(a.device, "map") <= 1.1);
 }
 
+TEST_CASE("a process that stood still for a moment is not a slow one, and one that is slow is seen") {
+  Speeds speeds;
+  Reports a{speeds, {.id = DeviceId{1}}}, b{speeds, {.id = DeviceId{2}}};
+  a.work(0.001, 1, 1), b.work(0.001, 1, 1);
+  for (int i = 0; i < 12;
+       ++i) {  // in two of twelve reports it was stopped for 60 ms beside a millisecond of work
+    a.work(0.001, 1, 1), b.work(0.001, 1, 1);
+    if (i % 6 == 0) a.busy_ns += 60'000'000;
+  }
+  CHECK(speeds.ratio(a.device, "map") < 1.5);
+  CHECK(speeds.ratio(b.device, "map") == doctest::Approx(1));
+  for (int i = 0; i < 100; ++i) a.work(0.06, 60, 1);
+  CHECK(speeds.ratio(a.device, "map") > 20);
+  // A pause of many seconds says something of the process, in whichever report it is.
+  Reports c{speeds, {.id = DeviceId{3}}};
+  c.work(0.001, 1, 1);
+  c.busy_ns += 10'000'000'000;
+  c.work(0.001, 1, 1);
+  CHECK(speeds.ratio(c.device, "map") > 100);
+}
+
 TEST_CASE("a link that has become slow is seen, and what is known of it is not lost where it is slow") {
   Speeds speeds;
   const Device a{.id = DeviceId{1}, .host = 0, .worker = WorkerId{1}};

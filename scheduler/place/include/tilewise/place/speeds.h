@@ -56,6 +56,8 @@ struct LinkSpeed {
   double bytes_per_s = 0;  // 0: nothing has to move
   double latency_s = 0;
   bool mapped = false;  // read in place: takes no memory there
+  double attention_s =
+      0;  // of both processes for each block, however small: offers, grants, what is read and done
   // By transfers between these two processes, or by a probe of this class of links; else by others like it, or guessed.
   bool measured = false;
 };
@@ -91,7 +93,8 @@ struct ProbedLink {
 // that who has become slow, or fast again, is seen.
 class Speeds {
  public:
-  // Cumulative figures of one device and family; less than before is ignored.
+  // Cumulative figures of one device and family; less than before is ignored. What takes far longer than it took before counts as a
+  // few times that: once, it was a process that stood still; again and again, the ratio follows in a few reports.
   void learn(const Device& device, std::string_view family, std::int64_t busy_ns, std::int64_t model_ns);
   void forget(DeviceId device);
   // That device's; else that of its kind; else a guess.
@@ -129,6 +132,7 @@ class Speeds {
   struct Sum {
     std::int64_t busy_ns = 0, model_ns = 0;                // all there has been
     std::int64_t recent_busy_ns = 0, recent_model_ns = 0;  // in the window
+    double ratio() const;                                  // in the window; 0: not enough is known
     void add(std::int64_t busy, std::int64_t model);
     template <class Archive> void archive(Archive& a) {
       a(busy_ns, model_ns, recent_busy_ns, recent_model_ns);
