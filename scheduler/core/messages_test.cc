@@ -203,13 +203,19 @@ TEST_CASE("every message from a dead incarnation: nobody listens") {
   });
 }
 
-// Links lose nothing while they are up, so what is lost is lost with its sender.
+// Links lose nothing while they are up, so what is lost is lost with its sender: the message itself, or what is said to it and would
+// have followed it.
 TEST_CASE("every message lost: its sender's end is noticed, and all else ends") {
-  for_each_tag([](Busy& w, const Case& c) {
-    if (c.from != kNew) w.forget(c.from);
-    w.to_the_end();
-    CHECK(w.running() == 0);
-  });
+  for (const bool arrived : {false, true}) {
+    CAPTURE(arrived);
+    for_each_tag([&](Busy& w, const Case& c) {
+      if (arrived) w.receive(c.from, c.message);
+      if (arrived || c.from != kNew) w.forget(c.from);
+      w.core.check_invariants();
+      w.to_the_end();
+      CHECK(w.running() == 0);
+    });
+  }
 }
 
 }  // namespace

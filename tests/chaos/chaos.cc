@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -20,7 +21,12 @@ namespace {
 
 constexpr int kCannot = 77;  // an exit code: this machine does not let us
 
-std::size_t segments() { return std::distance(std::filesystem::directory_iterator("/dev/shm"), {}); }
+std::set<std::string> segments() {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+    names.insert(entry.path().filename());
+  return names;
+}
 
 // While two sessions ask one thing after another.
 void disturb(Monkey& monkey, const Graphs& graphs, const Session& one, const Session& two, std::uint64_t seed,
@@ -65,7 +71,7 @@ int run(const Settings& settings, Ways* ways) {
   const std::string silence = std::to_string(settings.silence_s);
   say("seed " + std::to_string(settings.seed) + ", " + std::to_string(settings.run_s) + " s, " +
       std::to_string(settings.workers) + " workers");
-  const std::size_t shared = segments();
+  const std::set<std::string> before = segments();
   Counts counts;
   {
     // Little memory: blocks go to files and come back, while all this happens. With proxies a break is all that is seen of a partition,
@@ -97,7 +103,14 @@ int run(const Settings& settings, Ways* ways) {
     if (counts.wrong + counts.failed > 0 && std::getenv("TILEWISE_CHAOS_WORDS") != nullptr)
       say(cluster.words());
   }
-  if (!eventually([&] { return segments() <= shared; })) ++counts.failed, say("LEFT: segments in /dev/shm");
+  const auto left = [&] {
+    std::string names;
+    for (const std::string& name : segments())
+      if (!before.contains(name)) names += " " + name;
+    return names;
+  };
+  if (!eventually([&] { return left().empty(); }))
+    ++counts.failed, say("LEFT: segments in /dev/shm:" + left());
   print(counts);
   const WayCounts& w = counts.ways;
   const int done_to_it = counts.workers_killed + counts.schedulers_killed + counts.clients_killed +

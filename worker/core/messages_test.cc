@@ -221,20 +221,26 @@ TEST_CASE("every word of a dead incarnation: nobody listens") {
   });
 }
 
-// Links lose nothing while they are up, so what is lost is lost with its sender: then a recovery says what comes instead.
+// Links lose nothing while they are up, so what is lost is lost with its sender, the word or what would have followed it: then a
+// recovery says what comes instead.
 TEST_CASE(
     "every word of a peer lost with it: whoever waited learns what comes instead, and nothing is left over") {
-  for_each_word([](Talking& w, Word word) {
-    if (word == Word::kGrant) w.from_peer(w.sample(Word::kSubscribe));
-    w.log({msg::PeerLost{kOther, 1, {OpId{2}, OpId{3}}}});
-    w.log({msg::Recover{1, {}}});
-    w.log({msg::Release{{ArrayId{10}, ArrayId{20}, ArrayId{30}}},
-           msg::CancelGraph{GraphId{6}, {Errc::kCancelled, "x"}},
-           msg::Retire{{OpId{1}, OpId{2}, OpId{3}, OpId{4}}}});
-    for (int i = 0; i < 3; ++i) w.step({});
-    CHECK(w.core->counters().tasks_live == 0);
-    CHECK(w.core->counters().copies_live == 0);
-  });
+  for (const bool arrived : {false, true}) {
+    CAPTURE(arrived);
+    for_each_word([&](Talking& w, Word word) {
+      if (word == Word::kGrant) w.from_peer(w.sample(Word::kSubscribe));
+      if (arrived) w.from_peer(w.sample(word));
+      w.log({msg::PeerLost{kOther, 1, {OpId{2}, OpId{3}}}});
+      w.log({msg::Recover{1, {}}});
+      w.core->check_invariants();
+      w.log({msg::Release{{ArrayId{10}, ArrayId{20}, ArrayId{30}}},
+             msg::CancelGraph{GraphId{6}, {Errc::kCancelled, "x"}},
+             msg::Retire{{OpId{1}, OpId{2}, OpId{3}, OpId{4}}}});
+      for (int i = 0; i < 3; ++i) w.step({});
+      CHECK(w.core->counters().tasks_live == 0);
+      CHECK(w.core->counters().copies_live == 0);
+    });
+  }
 }
 
 TEST_CASE(
