@@ -4,6 +4,8 @@
 #include "ucx_impl.h"
 
 #include <poll.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -15,7 +17,24 @@
 
 namespace tilewise::transfer::test {
 
-Child::Child(const std::string& test_case, const std::string& transports) {
+namespace {
+
+// Goes on in a child in the namespaces; this process waits for its end.
+void into_own_pids() {
+  if (::unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) ::_exit(126);
+  const pid_t inner = ::fork();
+  if (inner != 0) {
+    ::waitpid(inner, nullptr, 0);
+    ::_exit(0);
+  }
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) ::_exit(126);
+  if (::mount("proc", "/proc", "proc", 0, nullptr) != 0) ::_exit(126);
+}
+
+}  // namespace
+
+Child::Child(const std::string& test_case, const std::string& transports, bool own_pids) {
   int pair[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
   const std::string only = "--test-case=" + test_case;
@@ -27,6 +46,7 @@ Child::Child(const std::string& test_case, const std::string& transports) {
     ::setenv("TRANSFER_TEST_SOCKET", socket.c_str(), 1);
     ::setenv("TRANSFER_TEST_TLS", transports.c_str(), 1);
     ::close(pair[0]);
+    if (own_pids) into_own_pids();
     ::execl("/proc/self/exe", "transfer_test", only.c_str(), "--no-skip", "--minimal", nullptr);
     ::_exit(127);
   }
@@ -89,7 +109,8 @@ std::optional<Order> Child::poll() {
 int parent_socket() { return std::atoi(std::getenv("TRANSFER_TEST_SOCKET")); }
 std::string child_transports() { return std::getenv("TRANSFER_TEST_TLS"); }
 
-Pair::Pair(UcxOptions options, const std::string& child_test) : child(child_test, options.transports) {
+Pair::Pair(UcxOptions options, const std::string& child_test, bool own_pids)
+    : child(child_test, options.transports, own_pids) {
   auto made = UcxEngine::create(options);
   REQUIRE(made);
   engine = std::move(*made);

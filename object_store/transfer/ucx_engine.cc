@@ -74,8 +74,9 @@ void UcxEngine::prepare_process() {
     // reported.
     ::setenv("UCX_CMA_MEMORY_INVALIDATE", "y", 0);
     // Shared memory inside a host also where errors are to be reported, not TCP: it aborts when a peer dies while a connection is being
-    // made ("ep->flags & CTX_TYPE_TX"). UCX itself sees such a peer's death late (KEEPALIVE_INTERVAL); the links see it at once.
-    ::setenv("UCX_MM_ERROR_HANDLING", "y", 0);
+    // made ("ep->flags & CTX_TYPE_TX"). UCX itself sees such a peer's death late (KEEPALIVE_INTERVAL); the links see it at once. POSIX
+    // memory only: it knows that a peer in another PID namespace is out of reach; System V's would take that for dead.
+    ::setenv("UCX_POSIX_ERROR_HANDLING", "y", 0);
     // One socket's event at a time. What a break of one connection does to another one of the same peer is forgotten by UCX
     // 1.13 where the other's event was read with it: it aborts ("conn_state != CLOSED") when several are reset at once.
     ::setenv("UCX_TCP_MAX_POLL", "1", 0);

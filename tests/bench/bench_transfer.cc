@@ -274,7 +274,7 @@ std::optional<Perftest> ucx_perftest(const std::string& test, const std::string&
     const testing::Environment environment = {{"UCX_TLS", tls},
                                               {"UCX_NET_DEVICES", "lo"},
                                               {"UCX_CMA_MEMORY_INVALIDATE", "y"},
-                                              {"UCX_MM_ERROR_HANDLING", "y"},
+                                              {"UCX_POSIX_ERROR_HANDLING", "y"},
                                               {"UCX_LOG_LEVEL", "error"}};
     testing::Process server("perftest", {"/usr/bin/taskset", "-c", "1", program, "-p", at, "-e"},
                             environment);
