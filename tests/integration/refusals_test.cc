@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <algorithm>
 #include <csignal>
 #include <functional>
 #include <new>
@@ -225,21 +226,26 @@ TEST_CASE(
     const Session session = cluster.session();
     REQUIRE(session.wait_for_devices(1, kPatience));
     Loop loop(session);
+    const auto of_checkpoints = [&] {
+      const std::string log = cluster.scheduler().errors();
+      return log.substr(std::min(log.size(), log.find("checkpoint, block")));
+    };
     std::int64_t requests = 0, refused = 0;
-    for (std::int64_t k = 1;; k += 1 + k / kind.gap, ++refused) {
-      CAPTURE(k);
-      REQUIRE(refused < 50);
-      refusing->refuse(kind.which, k);
-      loop.run(4'500);
-      CHECK(loop.right());
-      requests = refusing->allow();
-      if (requests < k) break;
+    // Where the gaps are wide all of them may be somebody else's: then others are refused.
+    for (std::int64_t first = 1; first <= 8 && of_checkpoints().empty(); ++first) {
+      for (std::int64_t k = first;; k += 1 + k / kind.gap, ++refused) {
+        CAPTURE(k);
+        REQUIRE(refused < first * 50);
+        refusing->refuse(kind.which, k);
+        loop.run(4'500);
+        CHECK(loop.right());
+        requests = refusing->allow();
+        if (requests < k) break;
+      }
     }
     CHECK(refused > 4);  // each block, and what is said of them
-    const std::string log = cluster.scheduler().errors();
-    const std::size_t told = log.find("checkpoint, block");
-    REQUIRE_MESSAGE(told != std::string::npos, log);
-    CHECK_MESSAGE(log.find(kind.words, told) != std::string::npos, log);
+    const std::string told = of_checkpoints();
+    CHECK_MESSAGE(told.find(kind.words) != std::string::npos, cluster.scheduler().errors());
     kill(working(cluster.worker(0).pid()), SIGKILL);
     CHECK(loop.right());
   }
