@@ -95,8 +95,9 @@ double Speeds::Sum::ratio() const {
 void Speeds::Sum::add(std::int64_t busy, std::int64_t model) {
   const double before = ratio();
   busy_ns += busy, model_ns += model;
-  const auto believed = static_cast<std::int64_t>(kStall * before * static_cast<double>(model));
-  if (believed > 0) busy = std::min(busy, std::max(believed, busy - kLongestStallNs));
+  const double believed = kStall * before * static_cast<double>(model);
+  if (believed > 0 && static_cast<double>(busy) > believed)
+    busy = std::max(static_cast<std::int64_t>(believed), busy - kLongestStallNs);
   const Pieces pieces(busy, kWindowNs);
   for (std::int64_t i = 0; i < pieces.count; ++i) {
     recent_busy_ns += pieces.piece(i, busy), recent_model_ns += pieces.piece(i, model);
