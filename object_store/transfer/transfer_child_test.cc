@@ -19,13 +19,14 @@ namespace tilewise::transfer::test {
 
 namespace {
 
-// Goes on in a child in the namespaces; this process waits for its end.
+// Goes on in a child in the namespaces; this process waits for its end and ends like it.
 void into_own_pids() {
   if (::unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) ::_exit(126);
   const pid_t inner = ::fork();
   if (inner != 0) {
-    ::waitpid(inner, nullptr, 0);
-    ::_exit(0);
+    int status = 0;
+    ::waitpid(inner, &status, 0);
+    ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 126);
   }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) ::_exit(126);
@@ -33,6 +34,16 @@ void into_own_pids() {
 }
 
 }  // namespace
+
+bool own_pids_are_permitted() {
+  const pid_t tried = ::fork();
+  if (tried == 0) {
+    into_own_pids();
+    ::_exit(0);
+  }
+  int status = 1;
+  return ::waitpid(tried, &status, 0) == tried && status == 0;
+}
 
 Child::Child(const std::string& test_case, const std::string& transports, bool own_pids) {
   int pair[2];

@@ -69,6 +69,8 @@ inline Done into(End& end) {
   };
 }
 
+bool own_pids_are_permitted();  // of children, below
+
 // This test program again, running only `test_case` (a skipped one), with a socket to its parent.
 class Child {
  public:
@@ -78,7 +80,6 @@ class Child {
   void send(const Order& order);
   std::optional<Order> poll();  // a packet, if there is one
   void kill(int signal);        // SIGKILL: it is gone when this returns
-  pid_t pid() const { return pid_; }
 
  private:
   pid_t pid_ = -1;

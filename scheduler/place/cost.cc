@@ -20,14 +20,6 @@ const Device* find(std::span<const Device> devices, DeviceId id) {
   return it != devices.end() && it->id == id ? &*it : nullptr;
 }
 
-// Transfers overlap: a tenth of their latency is not hidden.
-constexpr double kShownLatency = 0.1;
-
-double seconds(const LinkSpeed& speed, double bytes, double blocks) {
-  if (speed.bytes_per_s == 0) return 0;
-  return bytes / speed.bytes_per_s + (kShownLatency * speed.latency_s + speed.attention_s) * blocks;
-}
-
 // A client's endpoint and devices that left are elsewhere.
 LinkSpeed link(const Request& request, DeviceId from, DeviceId to) {
   const Device *a = find(request.devices, from), *b = find(request.devices, to);
@@ -84,7 +76,7 @@ double shared_s(const Request& request, const ir::Placement& placement, const De
   if (other == nullptr) return from_afar_s;
   const LinkSpeed inside =
       request.speeds == nullptr ? Speeds{}.copying(*other, here) : request.speeds->copying(*other, here);
-  return (from_afar_s + (readers - 1) * seconds(inside, bytes, blocks)) / readers;
+  return (from_afar_s + (readers - 1) * inside.shown_s(bytes, blocks)) / readers;
 }
 
 double busy_least(const Request& request) {
@@ -164,7 +156,7 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
           bytes = std::min(bytes, piece);
         }
         bytes_of_point += bytes;
-        double wait_s = seconds(speed, bytes, blocks);
+        double wait_s = speed.shown_s(bytes, blocks);
         if (large && from != nullptr && to != nullptr && from->host != to->host)
           wait_s = shared_s(request, placement, *to, users, neighbours, wait_s, bytes, blocks);
         in_of_point += wait_s;
@@ -179,7 +171,7 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
       if (const DeviceId there = placement.owner(before); there != here) {
         const auto bytes = static_cast<double>(geometry.output_bytes_bound());
         bytes_of_point += bytes / all_steps;
-        in_of_point += seconds(link(request, there, here), bytes, 1) / all_steps;
+        in_of_point += link(request, there, here).shown_s(bytes, 1) / all_steps;
       }
     }
     // Where results go next, if a later user says where it wants them.
@@ -187,7 +179,7 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
       if (user.holds(point, here)) continue;
       const auto bytes = static_cast<double>(geometry.output_bytes_bound());
       bytes_of_point += bytes / all_steps;
-      in_of_point += seconds(link(request, here, user.owner(point)), bytes, 1) / all_steps;
+      in_of_point += link(request, here, user.owner(point)).shown_s(bytes, 1) / all_steps;
     }
     out.moved_bytes += bytes_of_point * all_steps;
     in_s += in_of_point * all_steps;

@@ -15,7 +15,6 @@ namespace {
 constexpr double kMuchOfBlock = 0.75;  // from this part on, a block may as well travel whole
 constexpr double kOpS = 50e-6;         // what an op more costs; and a task
 constexpr double kTaskS = 1e-6;
-constexpr double kShownLatency = 0.1;  // of a transfer; the rest is hidden behind others
 // Of bytes copied where they are; deliberately no measured figure: it decides what a plan looks like.
 constexpr double kCutBytesPerS = 10e9, kCudaCutBytesPerS = 200e9;
 
@@ -29,7 +28,7 @@ const Device* find(std::span<const Device> devices, DeviceId id) {
 class Arrivals {
  public:
   void add(std::uint64_t at, const LinkSpeed& link, double bytes, double blocks) {
-    seconds_[at] += bytes / link.bytes_per_s + (kShownLatency * link.latency_s + link.attention_s) * blocks;
+    seconds_[at] += link.shown_s(bytes, blocks);
     bytes_ += bytes;
   }
   double bytes() const { return bytes_; }

@@ -23,8 +23,8 @@ class Graphs {
  private:
   struct Kind {
     std::string name;
-    bool
-        can_be_lost;  // what it needs may be gone with workers, uploads and files; else whatever is lost can be made again
+    // What it needs may be gone with workers, uploads and files; else whatever is lost can be made again.
+    bool can_be_lost;
     std::vector<double> (*run)(const Session&, const std::string& file);
   };
   std::vector<double> ask(const Kind& kind, const Session& session, const std::string& file,

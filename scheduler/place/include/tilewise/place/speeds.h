@@ -60,6 +60,13 @@ struct LinkSpeed {
       0;  // of both processes for each block, however small: offers, grants, what is read and done
   // By transfers between these two processes, or by a probe of this class of links; else by others like it, or guessed.
   bool measured = false;
+
+  // What is seen of so many bytes in so many blocks: transfers overlap, and a tenth of their latency is not hidden.
+  double shown_s(double bytes, double blocks) const {
+    constexpr double kShownLatency = 0.1;
+    if (bytes_per_s == 0) return 0;
+    return bytes / bytes_per_s + (kShownLatency * latency_s + attention_s) * blocks;
+  }
 };
 // Before anything has been measured, by topology alone: same device, memory that can be read in place, same host, elsewhere.
 LinkSpeed link_between(const Device& from, const Device& to);
