@@ -16,7 +16,6 @@ using namespace tilewise::exchange::test;
 
 namespace {
 
-constexpr auto kHost = device::Kind::kHost;
 constexpr std::int64_t kBytes = std::int64_t{16} << 20;
 
 Options child_options(bool maps, const std::string& transports) {

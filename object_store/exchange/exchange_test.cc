@@ -8,10 +8,6 @@ using namespace tilewise;
 using namespace tilewise::exchange;
 using namespace tilewise::exchange::test;
 
-namespace {
-constexpr auto kHost = device::Kind::kHost;
-}
-
 TEST_CASE("two processes meet, exchange batches in order, and read each other's slabs in place") {
   auto loop = make_loop();
   Node a(*loop, 1, options_of()), b(*loop, 2, options_of());

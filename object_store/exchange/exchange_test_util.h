@@ -20,6 +20,7 @@
 namespace tilewise::exchange::test {
 
 constexpr TimeNs kPatience = 30 * kSecond;  // on a busy machine; nothing waits so long when all is well
+constexpr auto kHost = device::Kind::kHost;
 constexpr const char* kTokenHex = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 constexpr const char* kOtherTokenHex = "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 

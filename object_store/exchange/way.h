@@ -14,8 +14,6 @@
 
 namespace tilewise::exchange::test {
 
-constexpr auto kHost = device::Kind::kHost;
-
 // Over TCP alone, as between hosts.
 inline Options tcp_options(const char* host) {
   Options options = options_of();

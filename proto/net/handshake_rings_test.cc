@@ -27,7 +27,7 @@ struct Ends {
   Errc code() const { return !result || *result ? Errc::kOk : result->error().code; }
 };
 
-struct Meeting {
+struct RingMeeting {
   std::unique_ptr<EventLoop> loop = make_loop();
   Ends connector, acceptor;
 
@@ -67,7 +67,7 @@ TEST_CASE("rings: used where both sides want them and a Unix socket joins them, 
                         {"no such memory to be had", true, 5000, 8192, false},
                         {"no descriptors can be passed", false, 8192, 8192, false}}) {
     CAPTURE(c.name);
-    Meeting m;
+    RingMeeting m;
     auto streams =
         c.socket ? std::move(*make_socket_pair(*m.loop, *m.loop)) : make_memory_pair(*m.loop, *m.loop);
     REQUIRE(m.run(std::move(streams), c.connecting, c.accepting));
@@ -78,7 +78,7 @@ TEST_CASE("rings: used where both sides want them and a Unix socket joins them, 
 }
 
 TEST_CASE("rings: the step works in single bytes") {
-  Meeting m;
+  RingMeeting m;
   auto streams = make_socket_pair(*m.loop, *m.loop);
   REQUIRE(streams);
   auto slow = std::make_shared<Faults>(Faults{.max_read_bytes = 1, .max_write_bytes = 1});

@@ -5,7 +5,6 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-const ir::Grid kGrid = grid({64, 64}, {8, 8});
 constexpr std::int64_t kBytes = 64 * 64 * 8;
 
 msg::Explanation account(World& w, GraphId graph) {
@@ -27,7 +26,7 @@ TEST_CASE("an account has what was predicted when the graph came, beside what wa
   World w;
   const msg::Welcome me = w.add_worker(1, 2);
   w.join(10, w.client());
-  const std::vector<ir::Op> ops{random(1, kGrid), map(2, kGrid, {1})};
+  const std::vector<ir::Op> ops{random(1, kEightByEight), map(2, kEightByEight, {1})};
   msg::Explain before;
   before.submit = {1, 0, ops, {2}};
   w.receive(10, before);
@@ -102,15 +101,15 @@ TEST_CASE("nothing is kept of graphs whose account nobody asked for, and of the 
   World w;
   w.add_worker(1, 1);
   w.join(10, w.client());
-  w.submit(10, 1, {random(1, kGrid)}, {1});
+  w.submit(10, 1, {random(1, kEightByEight)}, {1});
   const GraphId plain = w.log<msg::Plan>(1).back().graph;
   CHECK(account(w, plain).outcome.code == Errc::kNotFound);
-  w.receive(10, asking(2, {random(2, kGrid)}, {2}));
+  w.receive(10, asking(2, {random(2, kEightByEight)}, {2}));
   const msg::Plan first = w.log<msg::Plan>(1).back();
   CHECK(!account(w, first.graph).measured.alone);  // the plain one runs
   w.complete(first);
   for (std::uint64_t n = 3; n <= 70; ++n) {
-    w.receive(10, asking(n, {random(n, kGrid)}, {n}));
+    w.receive(10, asking(n, {random(n, kEightByEight)}, {n}));
     w.complete(w.log<msg::Plan>(1).back());
   }
   CHECK(account(w, first.graph).outcome.code == Errc::kNotFound);
@@ -125,7 +124,7 @@ TEST_CASE("where ended graphs are remembered, an account that was not asked for 
   World w(std::move(options));
   w.add_worker(1, 1);
   w.join(10, w.client());
-  w.submit(10, 1, {random(1, kGrid)}, {1});
+  w.submit(10, 1, {random(1, kEightByEight)}, {1});
   const msg::Plan plan = w.log<msg::Plan>(1).back();
   w.complete(plan);
   const msg::Explanation told = account(w, plan.graph);
@@ -193,7 +192,7 @@ TEST_CASE("what does not fit is refused with figures: for what a step reads, and
     CHECK(need.output_bytes == 3 * kBytes);
   }
   SUBCASE("results of one device, though all together have room") {
-    ir::Op a = random(1, kGrid), b = random(2, kGrid, 8), c = random(3, kGrid, 9);
+    ir::Op a = random(1, kEightByEight), b = random(2, kEightByEight, 8), c = random(3, kEightByEight, 9);
     const ir::Grid twice = grid({128, 64}, {8, 8});
     ir::Op d = random(4, twice, 10);
     for (ir::Op* op : {&a, &b, &c, &d}) op->hint.devices = {first};

@@ -5,8 +5,6 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-const ir::Grid kGrid = grid({40}, {10});  // 4 blocks
-
 // Workers with supervisors, a client, and a graph of which they all own something.
 struct Poisoned : World {
   explicit Poisoned(TimeNs lease_ns = 0) {
@@ -69,7 +67,7 @@ struct Poisoned : World {
 TEST_CASE(
     "what was running when a worker died is run alone, and fails after the third death, with its story") {
   Poisoned w;
-  w.submit(10, 1, {w.on(fill(1, kGrid), 1)}, {1});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), 1)}, {1});
   OpId running = w.log<msg::Plan>(5)[0].ops[0].id;
   std::uint32_t conn = 1;
   for (int death = 1; death <= 3; ++death) {
@@ -117,7 +115,7 @@ TEST_CASE(
 
 TEST_CASE("nobody is blamed for what a worker merely had to do, nor by somebody else's word") {
   Poisoned w;
-  w.submit(10, 1, {w.on(fill(1, kGrid), 1)}, {1});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), 1)}, {1});
   OpId id = w.log<msg::Plan>(5)[0].ops[0].id;
   // Of another number, of a worker that never was, of a device of another worker, of a point that is not there.
   std::uint32_t conn = 1;
@@ -144,7 +142,7 @@ TEST_CASE("nobody is blamed for what a worker merely had to do, nor by somebody 
 
 TEST_CASE("a supervisor that says nothing is not waited for long; what it says then still counts") {
   Poisoned w;
-  w.submit(10, 1, {w.on(fill(1, kGrid), 1)}, {1});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), 1)}, {1});
   const OpId id = w.log<msg::Plan>(5)[0].ops[0].id;
   w.die(1);
   CHECK(w.log<msg::Recover>(5).empty());
@@ -174,7 +172,7 @@ TEST_CASE(
     "a scheduler that was away when a worker died is told of it later: it is lost at once, and once, however "
     "often it is told") {
   Poisoned w;
-  w.submit(10, 1, {w.on(fill(1, kGrid), 1)}, {1});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), 1)}, {1});
   const OpId id = w.log<msg::Plan>(5)[0].ops[0].id;
   const auto buried = [&] { return w.log<msg::PeerLost>(5).size(); };
   w.begin_life(21);

@@ -96,7 +96,7 @@ TEST_CASE("the only worker dies: what was lost is read from the file, and made f
   w.finish();
   w.turns(100);
   CHECK(w.seen().lineage <= 110);
-  const msg::Outcome next = w.submit(10, ++w.request, {map(1000, kGrid, {w.number})}, {1000}).outcome;
+  const msg::Outcome next = w.submit(10, ++w.request, {map(1000, kFourBlocks, {w.number})}, {1000}).outcome;
   CHECK_MESSAGE(next.ok(), next.message);
 }
 
@@ -136,7 +136,8 @@ TEST_CASE("results of one kernel go to a file each, and its past is cut when all
   w.finish();
   w.turns(100, more);
   CHECK(w.seen().lineage <= 130);
-  const msg::Outcome next = w.submit(10, ++w.request, {map(1000, kGrid, {w.number + 1})}, {1000}).outcome;
+  const msg::Outcome next =
+      w.submit(10, ++w.request, {map(1000, kFourBlocks, {w.number + 1})}, {1000}).outcome;
   CHECK_MESSAGE(next.ok(), next.message);
   w.finish();
   w.receive(10, msg::ReleaseArrays{{w.number, w.number + 1, 1000}});
@@ -183,7 +184,7 @@ TEST_CASE("a checkpoint that its session still has and that cannot be read is lo
   const std::vector<msg::PlannedOp> restored = w.told(names::kRestore, 2);
   REQUIRE(restored.size() == 1);
   w.fail(2, restored[0], "blocks of array 51: /folder/own/0000: no such file");
-  const msg::Outcome lost = w.submit(10, ++w.request, {map(1000, kGrid, {w.number})}, {1000}).outcome;
+  const msg::Outcome lost = w.submit(10, ++w.request, {map(1000, kFourBlocks, {w.number})}, {1000}).outcome;
   CHECK(lost.code == Errc::kWorkerLost);
   CHECK(lost.message.find("array 51") != std::string::npos);
   CHECK(lost.message.find("/folder/own/0000: no such file") != std::string::npos);
@@ -284,7 +285,7 @@ TEST_CASE("when nothing is made from it any more the file goes, also if it was l
 
 TEST_CASE("clients have no business with these kernels") {
   OnDisk w;
-  ir::Op op = fill(1000, kGrid);
+  ir::Op op = fill(1000, kFourBlocks);
   op.kind = ir::OpKind::kCall;
   op.attrs = ir::CallAttrs{.kernel = std::string(names::kRestore), .version = "1"};
   CHECK(w.submit(10, ++w.request, {op}, {1000}).outcome.code == Errc::kPermissionDenied);

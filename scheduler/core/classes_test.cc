@@ -72,7 +72,7 @@ TEST_CASE("only devices of the same numeric class make a block again") {
   const auto w1 = w.add_worker(1, 1, "one");
   w.workers.emplace_back(2, w.join(2, other));
   w.join(10, w.client());
-  ir::Op op = fill(1, kGrid);
+  ir::Op op = fill(1, kFourBlocks);
   op.hint.devices = w1.devices;
   w.submit(10, 1, {op}, {1});
   w.workers.erase(w.workers.begin());
@@ -84,8 +84,8 @@ TEST_CASE("only devices of the same numeric class make a block again") {
 
 TEST_CASE("a block is made again by devices like the one that made it, wherever it has been since") {
   TwoClasses w;
-  const msg::PlannedOp source = w.run(1, {w.on(fill(1, kGrid), 1)}, {1}).ops[0];
-  const msg::PlannedOp reader = w.run(2, {w.on(map(2, kGrid, {1}), 3)}, {2}).ops[0];
+  const msg::PlannedOp source = w.run(1, {w.on(fill(1, kFourBlocks), 1)}, {1}).ops[0];
+  const msg::PlannedOp reader = w.run(2, {w.on(map(2, kFourBlocks, {1}), 3)}, {2}).ops[0];
   const std::vector<msg::PlannedOp> kept = layers(w.lose(1, 2, {result(source)}), source);
   REQUIRE(kept.size() == 1);
   CHECK(kept[0].done);
@@ -94,7 +94,8 @@ TEST_CASE("a block is made again by devices like the one that made it, wherever 
   std::vector<msg::PlannedOp> again;
   SUBCASE("who had the copy was lost") { again = layers(w.lose(2, 3, {result(reader)}), source); }
   SUBCASE("who had the copy lives, and has let it go") {
-    REQUIRE(w.submit(10, 3, {w.on(map(3, kGrid, {1}), 3)}, {3}).outcome.ok());  // under way when w3 is lost
+    REQUIRE(
+        w.submit(10, 3, {w.on(map(3, kFourBlocks, {1}), 3)}, {3}).outcome.ok());  // under way when w3 is lost
     w.receive(10, msg::ReleaseArrays{{1}});
     again = layers(w.lose(3), source);
   }
@@ -124,15 +125,15 @@ TEST_CASE("a block is not made again by a worker that has it and lacks the plug-
                                 false});
     return w.log<msg::Recover>(4).back();
   };
-  ir::Op call = pair_call(2, 3, kGrid, 1);
+  ir::Op call = pair_call(2, 3, kFourBlocks, 1);
   call.outputs.pop_back();
   call.hint.devices = {devices[0]};
-  REQUIRE(w.submit(10, 1, {fill(1, kGrid), call}, {2}).outcome.ok());
+  REQUIRE(w.submit(10, 1, {fill(1, kFourBlocks), call}, {2}).outcome.ok());
   const msg::Plan plan = w.log<msg::Plan>(4).back();
   w.complete(plan);
   const ArrayId array{result(plan.ops[1])};
   REQUIRE(layers(lose(1, {{array, devices[1], {{0, 4}}, {}}}), plan.ops[1]).at(0).done);
-  ir::Op reader = map(4, kGrid, {2});
+  ir::Op reader = map(4, kFourBlocks, {2});
   reader.hint.devices = {devices[2]};
   REQUIRE(w.submit(10, 2, {reader}, {4}).outcome.ok());  // under way when w3 is lost
   w.receive(10, msg::ReleaseArrays{{2}});
@@ -145,11 +146,11 @@ TEST_CASE("a block is not made again by a worker that has it and lacks the plug-
 TEST_CASE("a device of another class goes on serving one result of a task whose other one is made again") {
   TwoClasses w;
   const msg::PlannedOp call =
-      w.run(1, {w.on(fill(1, kGrid), 1), w.on(pair_call(2, 3, kGrid, 1), 1)}, {1, 2, 3}).ops[1];
+      w.run(1, {w.on(fill(1, kFourBlocks), 1), w.on(pair_call(2, 3, kFourBlocks, 1), 1)}, {1, 2, 3}).ops[1];
   const std::vector<msg::PlannedOp> kept = layers(w.lose(1, 2, {result(call), result(call, 1)}), call);
   REQUIRE(kept.size() == 1);
   CHECK(kept[0].placement.devices() == std::vector{w.device(2)});
-  w.run(2, {w.on(map(4, kGrid, {2}), 3)}, {4});
+  w.run(2, {w.on(map(4, kFourBlocks, {2}), 3)}, {4});
   w.receive(10, msg::ReleaseArrays{{2}});
   const std::vector<msg::PlannedOp> again = layers(w.lose(3, 2, {result(call, 1)}), call);
   REQUIRE(again.size() == 1);
@@ -161,7 +162,8 @@ TEST_CASE("a device of another class goes on serving one result of a task whose 
 
 TEST_CASE("of a task that is run again for one result, and cannot be, the other one is not lost") {
   TwoClasses w;
-  const msg::Plan plan = w.run(1, {w.on(fill(1, kGrid), 2), w.on(pair_call(2, 3, kGrid, 1), 1)}, {2, 3});
+  const msg::Plan plan =
+      w.run(1, {w.on(fill(1, kFourBlocks), 2), w.on(pair_call(2, 3, kFourBlocks, 1), 1)}, {2, 3});
   const msg::PlannedOp &source = plan.ops[0], &call = plan.ops[1];
   const std::uint64_t first = result(call);
   const msg::Recover recover = w.lose(1, 3, {first});
@@ -173,8 +175,8 @@ TEST_CASE("of a task that is run again for one result, and cannot be, the other 
   CHECK(result(of_call[1], 1) == result(call, 1));
   REQUIRE(layers(w.lose(2, 3, {first}), source).size() == 1);
   w.lose(4, 3, {first});
-  CHECK(w.submit(10, 2, {map(4, kGrid, {3})}, {4}).outcome.code == Errc::kWorkerLost);
-  CHECK(w.submit(10, 3, {map(5, kGrid, {2})}, {5}).outcome.ok());
+  CHECK(w.submit(10, 2, {map(4, kFourBlocks, {3})}, {4}).outcome.code == Errc::kWorkerLost);
+  CHECK(w.submit(10, 3, {map(5, kFourBlocks, {2})}, {5}).outcome.ok());
 }
 
 }  // namespace

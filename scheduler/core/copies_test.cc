@@ -8,12 +8,6 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-const ir::Grid kGrid = grid({40}, {10});  // 4 blocks
-
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 struct Copying : World {
   // One device a worker, each on its own host unless they have one name.
   explicit Copying(std::vector<std::string> names, Options options = {}) : World(std::move(options)) {
@@ -32,7 +26,7 @@ struct Copying : World {
     return *last<msg::SubmitReply>(10);
   }
   // An upload, as a client sends it, onto the first worker.
-  std::vector<ir::Op> upload() const { return {provide(1, kGrid), on(map(2, kGrid, {1}), 1)}; }
+  std::vector<ir::Op> upload() const { return {provide(1, kFourBlocks), on(map(2, kFourBlocks, {1}), 1)}; }
   void lose(std::size_t worker) {
     std::erase_if(workers, [&](const auto& w) { return w.first == worker; });
     drop(static_cast<std::uint32_t>(worker));
@@ -115,7 +109,7 @@ TEST_CASE("copies are in what is explained, before and while they are made") {
     CHECK(out.ops.back().choices[0].policy == "copies");
   };
   msg::Explain planned;
-  planned.submit = {7, 0, {w.on(fill(2, kGrid), 1)}, {2}, 100, {{2, 3}}};
+  planned.submit = {7, 0, {w.on(fill(2, kFourBlocks), 1)}, {2}, 100, {{2, 3}}};
   const msg::Explanation before = told(planned);
   check(before);
   REQUIRE(w.keep(1, planned.submit.ops, {2}, {{2, 3}}).outcome.ok());
@@ -127,13 +121,13 @@ TEST_CASE("copies are in what is explained, before and while they are made") {
   // Also of an array that is there, from which nothing is made.
   w.complete(plan);
   planned.submit = {8, 0, {}, {}, 100, {{2, 3}}};
-  planned.submit.ops = {w.on(map(3, kGrid, {2}), 1)};
+  planned.submit.ops = {w.on(map(3, kFourBlocks, {2}), 1)};
   planned.submit.holds = {3};
   CHECK(told(planned).ops.size() == 1);  // it has three
   planned.submit.keeps = {{3, 2}};
   CHECK(told(planned).ops.size() == 2);
   // Of several arrays, each one's copies go where the others leave room.
-  planned.submit.ops = {w.on(fill(4, kGrid), 1), w.on(fill(5, kGrid), 1)};
+  planned.submit.ops = {w.on(fill(4, kFourBlocks), 1), w.on(fill(5, kFourBlocks), 1)};
   planned.submit.holds = {4, 5};
   planned.submit.keeps = {{4, 2}, {5, 2}};
   const msg::Explanation two = told(planned);
@@ -194,12 +188,12 @@ TEST_CASE("an upload of two copies outlives its worker, and has two again") {
   w.answer(id, {3});
   CHECK(w.seen(id).failed.ok());
   CHECK(w.seen(id).lacking == 1);
-  CHECK(w.submit(10, 2, {map(3, kGrid, {2})}, {3}).outcome.ok());
+  CHECK(w.submit(10, 2, {map(3, kFourBlocks, {2})}, {3}).outcome.ok());
 }
 
 // A kernel with two results, made on the first worker; workers of one device with so much memory.
-struct Pairs : Copying {
-  explicit Pairs(std::vector<std::string> hosts, std::int64_t memory = 1 << 30) : Copying({}) {
+struct OnHosts : Copying {
+  explicit OnHosts(std::vector<std::string> hosts, std::int64_t memory = 1 << 30) : Copying({}) {
     for (const std::string& host : hosts) add(host, memory);
   }
   void add(const std::string& name, std::int64_t memory) {
@@ -209,22 +203,22 @@ struct Pairs : Copying {
     workers.emplace_back(conn, join(conn, with));
     joined.push_back(workers.back().second);
   }
-  ir::Op pair() const { return on(pair_call(2, 3, kGrid, 1), 1); }
+  ir::Op pair() const { return on(pair_call(2, 3, kFourBlocks, 1), 1); }
 };
 
 TEST_CASE(
     "copies of two results of a task go together, of places for both to the other host, as long as there is "
     "room") {
   // One result has copies with two workers, then the other one is to have one.
-  Pairs w({"one", "one", "two"}, 1000);  // arrays of 320 bytes
-  REQUIRE(w.keep(1, {provide(1, kGrid), w.pair()}, {2, 3}, {{2, 3}}).outcome.ok());
+  OnHosts w({"one", "one", "two"}, 1000);  // arrays of 320 bytes
+  REQUIRE(w.keep(1, {provide(1, kFourBlocks), w.pair()}, {2, 3}, {{2, 3}}).outcome.ok());
   w.finish(1);
   REQUIRE(w.keeps(1).size() == 2);
   const auto third = [&](std::int64_t used) {
     msg::Progress progress;
     progress.devices.push_back({.device = w.device(3), .bytes_used = used});
     w.receive(3, progress);
-    REQUIRE(w.keep(2, {map(4, kGrid, {3})}, {4}, {{3, 2}}).outcome.ok());
+    REQUIRE(w.keep(2, {map(4, kFourBlocks, {3})}, {4}, {{3, 2}}).outcome.ok());
     return w.keeps(1).back();
   };
   SUBCASE("room") { CHECK(third(320) == std::vector{w.device(3)}); }
@@ -232,8 +226,8 @@ TEST_CASE(
 }
 
 TEST_CASE("copies of two results that are lost are made again where there is room for both") {
-  Pairs w({"w1", "w2", "w3", "w4"}, 1000);
-  REQUIRE(w.keep(1, {provide(1, kGrid), w.pair()}, {2, 3}, {{2, 2}, {3, 2}}).outcome.ok());
+  OnHosts w({"w1", "w2", "w3", "w4"}, 1000);
+  REQUIRE(w.keep(1, {provide(1, kFourBlocks), w.pair()}, {2, 3}, {{2, 2}, {3, 2}}).outcome.ok());
   const std::vector<ArrayId> arrays = w.log<msg::Plan>(4)[0].holds;
   w.finish(1);
   REQUIRE(w.count<msg::GraphDone>(10) == 1);
@@ -260,8 +254,8 @@ TEST_CASE("copies of two results that are lost are made again where there is roo
 }
 
 TEST_CASE("copies of two results of a task stay together, also when one of them has more") {
-  Pairs w({"w1", "w2", "w3", "w4", "w5"});
-  REQUIRE(w.keep(1, {provide(1, kGrid), w.pair()}, {2, 3}, {{2, 2}, {3, 3}}).outcome.ok());
+  OnHosts w({"w1", "w2", "w3", "w4", "w5"});
+  REQUIRE(w.keep(1, {provide(1, kFourBlocks), w.pair()}, {2, 3}, {{2, 2}, {3, 3}}).outcome.ok());
   const std::vector<ArrayId> arrays = w.log<msg::Plan>(5)[0].holds;
   REQUIRE(arrays.size() == 2);
   w.finish(1);
@@ -301,7 +295,7 @@ TEST_CASE("what has lost all its copies is a typed error naming the array") {
   w.lose(1);
   w.lose(2);
   w.answer(id, {});
-  const msg::Outcome lost = w.submit(10, 2, {map(3, kGrid, {2})}, {3}).outcome;
+  const msg::Outcome lost = w.submit(10, 2, {map(3, kFourBlocks, {2})}, {3}).outcome;
   CHECK(lost.code == Errc::kWorkerLost);
   CHECK(mentions(lost.message, "array 2"));
   CHECK(mentions(lost.message, "uploaded"));
@@ -326,7 +320,7 @@ TEST_CASE("with fewer workers than copies all have one, and who joins gets one")
 
 TEST_CASE("an array that is held already gets copies when that is asked") {
   Copying w({"one", "two"});
-  w.submit(10, 1, {w.on(fill(1, kGrid), 1)}, {1});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), 1)}, {1});
   w.finish(1);
   REQUIRE(w.keep(2, {}, {}, {{1, 2}}).outcome.ok());
   CHECK(w.keeps(2) == std::vector<std::vector<DeviceId>>{{w.device(2)}});
@@ -356,7 +350,7 @@ TEST_CASE("who asks for copies that are being made waits for them") {
 
 TEST_CASE("many who wait for one copy wait with one op each") {
   Copying w({"one", "two"});
-  w.submit(10, 1, {w.on(fill(1, kGrid), 1)}, {1});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), 1)}, {1});
   w.finish(1);
   for (std::uint64_t request = 2; request < 32; ++request) {
     REQUIRE(w.keep(request, {}, {}, {{1, 2}}).outcome.ok());
@@ -412,7 +406,7 @@ TEST_CASE("whoever asked for copies has them at the end, also if they are lost a
 TEST_CASE(
     "who asks for copies of an array that is being computed waits for it, also where nobody can take one") {
   Copying w({"one"});
-  w.submit(10, 1, {w.on(fill(1, kGrid), 1)}, {1});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), 1)}, {1});
   REQUIRE(w.keep(2, {}, {}, {{1, 2}}).outcome.ok());
   CHECK(w.count<msg::GraphDone>(10) == 0);
   const msg::Plan plan = w.log<msg::Plan>(1)[0];

@@ -14,6 +14,13 @@ namespace tilewise::scheduler::test {
 inline ir::Grid grid(const ir::Shape& shape, const ir::Shape& block) {
   return *ir::Grid::uniform(shape, block);
 }
+// Of most tests: blocks of 80, 64, 32 and 512 bytes.
+inline const ir::Grid kFourBlocks = grid({40}, {10}), kEightBlocks = grid({64}, {8}),
+                      kFourByFour = grid({8, 8}, {2, 2}), kEightByEight = grid({64, 64}, {8, 8});
+
+inline bool mentions(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 inline ir::TapeInstr constant(double value) {
   ir::TapeInstr i;

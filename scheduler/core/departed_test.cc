@@ -6,8 +6,6 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-const ir::Grid kGrid = grid({8, 8}, {2, 2});
-
 SnapshotCodec sized() {  // for the bytes alone
   return {[](const msg::Message&) -> Result<std::string> { return std::string(64, 'm'); },
           [](std::string_view) -> Result<msg::Message> { return error(Errc::kUnsupported, "written only"); }};
@@ -35,7 +33,7 @@ struct Crowd : World {
   // It makes an array, has it, lets it go, and leaves.
   void client_with_array() {
     joins(client());
-    submit(conn, 1, {fill(1, kGrid), fetch(1, kGrid)}, {1});
+    submit(conn, 1, {fill(1, kFourByFour), fetch(1, kFourByFour)}, {1});
     complete(log<msg::Plan>(1).back());
     receive(conn, msg::ReleaseArrays{{1}, {1}});
     drop(conn);
@@ -74,7 +72,7 @@ TEST_CASE("a client that is gone stays known while something of it is named, and
   w.add_worker(1, 1, "a");
   w.joins(w.client());
   const std::uint32_t first = w.conn;
-  w.submit(first, 1, {fill(1, kGrid)}, {1});  // it runs, and its worker has not heard of the end
+  w.submit(first, 1, {fill(1, kFourByFour)}, {1});  // it runs, and its worker has not heard of the end
   w.drop(first);
   for (int i = 0; i < 3; ++i) w.tool();
   CHECK(w.records().sessions == 1);

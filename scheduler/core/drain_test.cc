@@ -5,8 +5,6 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-const ir::Grid kGrid = grid({40}, {10});  // 4 blocks of 80 bytes
-
 // Two workers of one device, and one held array of which the first has two blocks, the second the others.
 struct Draining : World {
   explicit Draining(Options options = {}, std::int64_t memory = std::int64_t{1} << 30)
@@ -15,7 +13,7 @@ struct Draining : World {
     w2 = join(2, worker(1, "two", memory));
     workers = {{1, w1}, {2, w2}};
     join(10, client());
-    submit(10, 1, {random(1, kGrid)}, {1});
+    submit(10, 1, {random(1, kFourBlocks)}, {1});
     plan = log<msg::Plan>(1)[0];
     complete(plan);
     array = ArrayId{plan.ops[0].op.outputs[0].array};
@@ -107,7 +105,7 @@ TEST_CASE("a worker leaves when what is needed of it is elsewhere, and nothing i
     REQUIRE(w.log<msg::PeerLost>(10).size() == 1);
     CHECK(w.log<msg::PeerLost>(10)[0].peer == w.w1.you);
   }
-  REQUIRE(w.submit(10, 2, {map(2, kGrid, {1})}, {2}).outcome.ok());
+  REQUIRE(w.submit(10, 2, {map(2, kFourBlocks, {1})}, {2}).outcome.ok());
   CHECK(w.log<msg::Plan>(2).back().ops[0].placement.owned_count(w.w2.devices[0]) == 4);
 }
 
@@ -167,7 +165,7 @@ TEST_CASE("a drain can be taken back at any time") {
     w.receive(2, msg::Drained{w.w1.you, w.drain(2).round, 0});
     CHECK(w.drain(1).order == msg::DrainOrder::kGoOn);
     CHECK(w.ask("one").state == msg::DrainState::kStays);
-    CHECK(w.submit(10, 9, {random(9, kGrid)}, {9}).outcome.ok());
+    CHECK(w.submit(10, 9, {random(9, kFourBlocks)}, {9}).outcome.ok());
     CHECK(w.log<msg::Plan>(1).back().ops[0].placement.owned_count(w.w1.devices[0]) == 2);
   };
   SUBCASE("at once") { w.step({OperatorDrain{w.w1.you, false}}), back(); }

@@ -7,8 +7,6 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-const ir::Grid kGrid = grid({40}, {10});
-
 // Two workers; the first is to run a task of one point that reads all of an array of the second's.
 struct Saving : World {
   // `made`: all of the array is there, else all but its last block.
@@ -20,12 +18,12 @@ struct Saving : World {
       devices.push_back(workers.back().second.devices[0]);
     }
     join(10, client());
-    ir::Op source = random(1, kGrid), act;
+    ir::Op source = random(1, kFourBlocks), act;
     source.hint.devices = {devices[1]};
     ir::DimMap whole;
     whole.kind = ir::DimMap::Kind::kWhole;
     act.kind = ir::OpKind::kCall;
-    act.operands = {{1, ir::View::identity(kGrid.shape())}};
+    act.operands = {{1, ir::View::identity(kFourBlocks.shape())}};
     act.space = grid({1}, {1});
     act.outputs = {{2, ir::DType::kInt64, act.space}};
     act.attrs = ir::CallAttrs{.kernel = kernel, .version = "1", .maps = {{whole}}};

@@ -5,15 +5,13 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-const ir::Grid kGrid = grid({64, 64}, {8, 8});
-
 TEST_CASE("explaining changes nothing, and says what a submit then does") {
   World w;
   w.add_worker(1, 4);
   w.join(10, w.client());
   const std::uint64_t before = w.core.digest();
   msg::Explain explain;
-  explain.submit = {7, 0, {random(1, kGrid), map(2, kGrid, {1})}, {2}};
+  explain.submit = {7, 0, {random(1, kEightByEight), map(2, kEightByEight, {1})}, {2}};
   explain.arrays = {2, 99};
   w.receive(10, explain);
   CHECK(w.core.digest() == before);
@@ -27,7 +25,7 @@ TEST_CASE("explaining changes nothing, and says what a submit then does") {
   CHECK(told.arrays[0].planned);
   CHECK(w.log<msg::Plan>(1).empty());
 
-  CHECK(w.submit(10, 1, {random(1, kGrid), map(2, kGrid, {1})}, {2}).outcome.ok());
+  CHECK(w.submit(10, 1, {random(1, kEightByEight), map(2, kEightByEight, {1})}, {2}).outcome.ok());
   const msg::Plan plan = w.log<msg::Plan>(1).back();
   REQUIRE(plan.ops.size() == told.ops.size());
   CHECK(plan.ops.back().placement == told.arrays[0].placement);
@@ -76,9 +74,10 @@ TEST_CASE("a running graph's peaks are of what will be there at once, not of all
   World w;
   const msg::Welcome me = w.add_worker(1, 1);
   w.join(10, w.client());
-  std::vector<ir::Op> chain{random(1, kGrid)};
+  std::vector<ir::Op> chain{random(1, kEightByEight)};
   for (std::uint64_t n = 2; n <= 40; ++n) {
-    chain.push_back(n % 2 == 0 ? matmul(n, kGrid, n - 1, kGrid, n - 1) : map(n, kGrid, {n - 1}));
+    chain.push_back(n % 2 == 0 ? matmul(n, kEightByEight, n - 1, kEightByEight, n - 1)
+                               : map(n, kEightByEight, {n - 1}));
   }
   msg::Explain before;
   before.submit = {1, 0, chain, {40}};
@@ -116,7 +115,7 @@ TEST_CASE("where graphs run at once, each one's account has the others in it") {
   };
   // Both hold their results: 64 blocks of 512 bytes each. A task of either goes in turn.
   const auto submit = [&](int client) {
-    REQUIRE(w.submit(client, 1, {random(1, kGrid)}, {1}).outcome.ok());
+    REQUIRE(w.submit(client, 1, {random(1, kEightByEight)}, {1}).outcome.ok());
     return w.log<msg::Plan>(1).back().graph;
   };
   const GraphId first = submit(10);
@@ -149,8 +148,8 @@ TEST_CASE("a graph that reads what another is still making waits for it on paper
   World w;
   w.add_worker(1, 1);
   w.join(10, w.client());
-  REQUIRE(w.submit(10, 1, {random(1, kGrid)}, {1}).outcome.ok());
-  REQUIRE(w.submit(10, 2, {map(2, kGrid, {1})}, {2}).outcome.ok());
+  REQUIRE(w.submit(10, 1, {random(1, kEightByEight)}, {1}).outcome.ok());
+  REQUIRE(w.submit(10, 2, {map(2, kEightByEight, {1})}, {2}).outcome.ok());
   msg::Explain question;
   question.graph = w.log<msg::Plan>(1).back().graph;
   w.receive(10, question);
@@ -165,10 +164,10 @@ TEST_CASE("what would be refused is explained with its reason") {
   World w;
   w.join(10, w.client());  // no worker
   msg::Explain explain;
-  explain.submit = {1, 0, {random(1, kGrid)}, {1}};
+  explain.submit = {1, 0, {random(1, kEightByEight)}, {1}};
   w.receive(10, explain);
   CHECK(w.last<msg::Explanation>(10)->outcome.code == Errc::kUnavailable);
-  explain.submit.ops = {map(2, kGrid, {77})};
+  explain.submit.ops = {map(2, kEightByEight, {77})};
   w.receive(10, explain);
   CHECK(!w.last<msg::Explanation>(10)->outcome.ok());
   // A worker has no business asking for what is not submitted.
@@ -189,7 +188,7 @@ TEST_CASE("times are predicted by measured speeds; nonsense is ignored") {
   slow.families.push_back({worker.devices[1], "map", 5, -4, -4});  // nonsense
   w.receive(1, slow);
   msg::Explain explain;
-  explain.submit = {1, 0, {random(1, kGrid)}, {1}};
+  explain.submit = {1, 0, {random(1, kEightByEight)}, {1}};
   w.receive(10, explain);
   const msg::Explanation told = *w.last<msg::Explanation>(10);
   REQUIRE(told.devices.size() == 2);
@@ -205,7 +204,7 @@ TEST_CASE("links are reckoned as they were measured, and forgotten with their pr
   const msg::Welcome b = w.join(2, w.worker(1, "b", std::int64_t{1} << 30, 1));
   w.join(10, w.client());
   msg::Explain explain;
-  ir::Op here = random(1, kGrid), there = map(2, kGrid, {1});
+  ir::Op here = random(1, kEightByEight), there = map(2, kEightByEight, {1});
   here.hint.devices = {a.devices[0]};
   there.hint.devices = {b.devices[0]};
   explain.submit = {1, 0, {here, there}, {2}};

@@ -4,17 +4,11 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-const ir::Grid kGrid = grid({8, 8}, {2, 2});
-
-bool mentions(const std::string& text, const std::string& what) {
-  return text.find(what) != std::string::npos;
-}
-
 TEST_CASE("progress is a maximum, never a difference") {
   World w;
   const auto me = w.add_worker(1, 1);
   w.join(10, w.client());
-  w.submit(10, 1, {fill(1, kGrid)}, {1});
+  w.submit(10, 1, {fill(1, kFourByFour)}, {1});
   const msg::PlannedOp op = w.log<msg::Plan>(1)[0].ops[0];
   const auto report = [&](std::int64_t completed) {
     w.receive(1, msg::Progress{0, {{op.id, me.devices[0], completed, 0}}, {}, {}});
@@ -42,7 +36,7 @@ TEST_CASE("clients hear of progress at most so often") {
   World w;
   const auto me = w.add_worker(1, 1);
   w.join(10, w.client());
-  w.submit(10, 1, {fill(1, kGrid)}, {1});
+  w.submit(10, 1, {fill(1, kFourByFour)}, {1});
   const msg::PlannedOp op = w.log<msg::Plan>(1)[0].ops[0];
   for (int i = 1; i < 16; ++i) {
     w.now += 10 * kMillisecond;
@@ -59,7 +53,7 @@ TEST_CASE("progress for another's device is refused") {
   w.add_worker(1, 1);
   const auto other = w.add_worker(2, 1);
   w.join(10, w.client());
-  w.submit(10, 1, {fill(1, kGrid)}, {1});
+  w.submit(10, 1, {fill(1, kFourByFour)}, {1});
   const msg::PlannedOp op = w.log<msg::Plan>(1)[0].ops[0];
   const auto before = w.core.digest();
   w.receive(1, msg::Progress{0, {{op.id, other.devices[0], 8, 0}}, {}, {}});
@@ -74,7 +68,7 @@ TEST_CASE("a failed task is the root cause of its graph's end") {
   World w;
   const auto me = w.add_worker(1, 1);
   w.join(10, w.client());
-  ir::Op op = random(1, kGrid);
+  ir::Op op = random(1, kFourByFour);
   op.label = "noise";
   w.submit(10, 1, {op}, {1});
   const msg::Plan plan = w.log<msg::Plan>(1)[0];
@@ -87,12 +81,12 @@ TEST_CASE("a failed task is the root cause of its graph's end") {
   CHECK(mentions(outcome.message, "first"));
   CHECK(mentions(outcome.message, "'noise'"));
   SUBCASE("failures without a cause have one all the same") {
-    w.submit(10, 2, {fill(2, kGrid)}, {2});
+    w.submit(10, 2, {fill(2, kFourByFour)}, {2});
     w.complete(w.log<msg::Plan>(1)[1], 1);
     CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kTaskFailed);
   }
   SUBCASE("a worker that cannot take an op ends the graph") {
-    w.submit(10, 2, {fill(2, kGrid)}, {2});
+    w.submit(10, 2, {fill(2, kFourByFour)}, {2});
     w.receive(1, msg::TaskFailed{
                      w.log<msg::Plan>(1)[1].ops[0].id, me.devices[0], 0, {Errc::kInternal, "cannot take"}});
     CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kInternal);
@@ -104,9 +98,9 @@ TEST_CASE("cancelling ends a graph, its readers, and nothing else") {
   World w;
   w.add_worker(1, 1);
   w.join(10, w.client());
-  w.submit(10, 1, {fill(1, kGrid)}, {1});
-  w.submit(10, 2, {map(2, kGrid, {1})}, {2});
-  w.submit(10, 3, {fill(3, kGrid)}, {3});
+  w.submit(10, 1, {fill(1, kFourByFour)}, {1});
+  w.submit(10, 2, {map(2, kFourByFour, {1})}, {2});
+  w.submit(10, 3, {fill(3, kFourByFour)}, {3});
   w.receive(10, msg::CancelRequest{1});
   CHECK(w.log<msg::CancelGraph>(1).size() == 2);
   CHECK(w.count<msg::GraphDone>(10) == 2);
@@ -114,7 +108,7 @@ TEST_CASE("cancelling ends a graph, its readers, and nothing else") {
   w.receive(10, msg::CancelRequest{1});
   w.receive(10, msg::CancelRequest{77});
   CHECK(w.count<msg::GraphDone>(10) == 2);
-  CHECK(w.submit(10, 4, {map(4, kGrid, {1})}, {4}).outcome.code == Errc::kCancelled);
+  CHECK(w.submit(10, 4, {map(4, kFourByFour, {1})}, {4}).outcome.code == Errc::kCancelled);
   // Nothing is forgotten before the worker knows of the cancellation.
   w.receive(10, msg::ReleaseArrays{{1, 2}});
   CHECK(w.log<msg::Retire>(1).empty());
@@ -131,15 +125,15 @@ TEST_CASE("a fetch ends with what it waits for, also across requests") {
   World w;
   w.add_worker(1, 1);
   w.join(10, w.client());
-  w.submit(10, 1, {fill(1, kGrid)}, {1});
-  const auto reply = w.submit(10, 2, {fetch(1, kGrid)});
+  w.submit(10, 1, {fill(1, kFourByFour)}, {1});
+  const auto reply = w.submit(10, 2, {fetch(1, kFourByFour)});
   REQUIRE(reply.arrays.size() == 1);
   CHECK(reply.arrays[0].second == w.log<msg::Plan>(1)[0].holds[0]);
   CHECK(w.count<msg::GraphDone>(10) == 0);
   SUBCASE("made") {
     w.complete(w.log<msg::Plan>(1)[0]);
     CHECK(w.count<msg::GraphDone>(10) == 2);
-    w.submit(10, 3, {fetch(1, kGrid)});  // there already
+    w.submit(10, 3, {fetch(1, kFourByFour)});  // there already
     CHECK(w.count<msg::GraphDone>(10) == 3);
     CHECK(w.last<msg::GraphDone>(10)->tasks == 0);
   }
@@ -165,8 +159,10 @@ TEST_CASE("a request that fetches ends when its client has everything") {
   w.delivers = false;
   w.add_worker(1, 1);
   w.join(10, w.client());
-  w.submit(10, 1, {fill(1, kGrid), fetch(1, kGrid)});
-  w.submit(10, 2, {fill(2, kGrid), map(3, kGrid, {2}), fetch(2, kGrid), fetch(3, kGrid)}, {2});
+  w.submit(10, 1, {fill(1, kFourByFour), fetch(1, kFourByFour)});
+  w.submit(10, 2,
+           {fill(2, kFourByFour), map(3, kFourByFour, {2}), fetch(2, kFourByFour), fetch(3, kFourByFour)},
+           {2});
   const auto plans = w.log<msg::Plan>(1);
   w.complete(plans[0]);
   CHECK(w.count<msg::GraphDone>(10) == 0);
@@ -180,7 +176,7 @@ TEST_CASE("a request that fetches ends when its client has everything") {
   w.complete(plans[1]);
   REQUIRE(w.count<msg::GraphDone>(10) == 2);
   CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
-  w.submit(10, 3, {fetch(2, kGrid)});  // there already, but not at the client
+  w.submit(10, 3, {fetch(2, kFourByFour)});  // there already, but not at the client
   CHECK(w.count<msg::GraphDone>(10) == 2);
   w.join(11, w.client());
   w.deliver(11, 3);  // of another session
@@ -194,7 +190,7 @@ TEST_CASE("provided blocks are there at once") {
   World w;
   w.add_worker(1, 2);
   const auto me = w.join(10, w.client());
-  const auto reply = w.submit(10, 1, {provide(1, kGrid), map(2, kGrid, {1})}, {1, 2});
+  const auto reply = w.submit(10, 1, {provide(1, kFourByFour), map(2, kFourByFour, {1})}, {1, 2});
   REQUIRE_MESSAGE(reply.outcome.ok(), reply.outcome.message);
   REQUIRE(reply.arrays.size() == 1);
   CHECK(reply.arrays[0].first == 1);
@@ -210,10 +206,10 @@ TEST_CASE("a lost client takes its work along") {
   w.add_worker(1, 1);
   w.join(10, w.client());
   w.join(11, w.client());
-  w.submit(10, 1, {fill(1, kGrid)}, {1});
+  w.submit(10, 1, {fill(1, kFourByFour)}, {1});
   w.complete(w.log<msg::Plan>(1)[0]);
-  w.submit(10, 2, {map(2, kGrid, {1}), fetch(2, kGrid)}, {2});
-  w.submit(11, 1, {fill(1, kGrid)}, {1});
+  w.submit(10, 2, {map(2, kFourByFour, {1}), fetch(2, kFourByFour)}, {2});
+  w.submit(11, 1, {fill(1, kFourByFour)}, {1});
   w.drop(10);
   CHECK(w.log<msg::PeerLost>(1).size() == 1);
   CHECK(w.log<msg::PeerLost>(11).empty());
@@ -231,8 +227,8 @@ TEST_CASE("the stuck graph that comes first is ended, one at a time") {
   World w;
   const auto me = w.add_worker(1, 2);
   w.join(10, w.client());
-  w.submit(10, 1, {fill(1, kGrid)}, {1});
-  w.submit(10, 2, {fill(2, kGrid)}, {2}, 5);  // higher priority: before the first
+  w.submit(10, 1, {fill(1, kFourByFour)}, {1});
+  w.submit(10, 2, {fill(2, kFourByFour)}, {2}, 5);  // higher priority: before the first
   const auto plans = w.log<msg::Plan>(1);
   const auto stuck = [&](int i) {
     return Received{Conn{1}, msg::Stuck{plans[static_cast<std::size_t>(i)].graph,
@@ -262,15 +258,15 @@ TEST_CASE("nothing goes before the unfinished work that it reads, whatever its p
   World w;
   w.add_worker(1, 1);
   w.join(10, w.client());
-  w.submit(10, 1, {fill(1, kGrid)}, {1}, -2);
-  w.submit(10, 2, {map(2, kGrid, {1})}, {2}, 5);
-  w.submit(10, 3, {fill(3, kGrid)}, {3}, 5);
+  w.submit(10, 1, {fill(1, kFourByFour)}, {1}, -2);
+  w.submit(10, 2, {map(2, kFourByFour, {1})}, {2}, 5);
+  w.submit(10, 3, {fill(3, kFourByFour)}, {3}, 5);
   const auto plans = w.log<msg::Plan>(1);
   REQUIRE(plans.size() == 3);
   CHECK(plans[1].priority == -2);
   CHECK(plans[2].priority == 5);
   w.complete(plans[0]);
-  w.submit(10, 4, {map(4, kGrid, {1})}, {4}, 5);
+  w.submit(10, 4, {map(4, kFourByFour, {1})}, {4}, 5);
   CHECK(w.log<msg::Plan>(1).back().priority == 5);
 }
 
@@ -278,12 +274,12 @@ TEST_CASE("a session's weight goes with its plans, and one that is none is refus
   World w;
   w.add_worker(1, 1);
   w.join(10, w.client());
-  w.receive(10, msg::Submit{1, 0, {fill(1, kGrid)}, {1}, 250});
+  w.receive(10, msg::Submit{1, 0, {fill(1, kFourByFour)}, {1}, 250});
   const msg::Plan plan = w.log<msg::Plan>(1).at(0);
   CHECK(plan.weight == 250);
   CHECK(plan.session == w.last<msg::Welcome>(10)->session);
   for (const std::uint32_t weight : {0u, msg::kMaxWeight + 1}) {
-    w.receive(10, msg::Submit{2 + weight, 0, {fill(2, kGrid)}, {2}, weight});
+    w.receive(10, msg::Submit{2 + weight, 0, {fill(2, kFourByFour)}, {2}, weight});
     const auto reply = *w.last<msg::SubmitReply>(10);
     CHECK(reply.outcome.code == Errc::kInvalidArgument);
     CHECK(mentions(reply.outcome.message, "weight"));

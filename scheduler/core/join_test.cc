@@ -3,8 +3,6 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-const ir::Grid kGrid = grid({8, 8}, {2, 2});
-
 TEST_CASE("joining: ids, names and who hears of whom") {
   World w;
   const auto w1 = w.join(1, w.worker(2, "a"));
@@ -41,8 +39,8 @@ TEST_CASE("log numbers follow each other, one log a link") {
   w.join(1, w.worker(1));
   w.join(10, w.client());
   w.join(2, w.worker(1));
-  w.submit(10, 1, {fill(1, kGrid)}, {1});
-  w.submit(10, 2, {fill(2, kGrid)}, {2});
+  w.submit(10, 1, {fill(1, kFourByFour)}, {1});
+  w.submit(10, 2, {fill(2, kFourByFour)}, {2});
   std::map<std::uint32_t, std::uint64_t> next;
   for (const Send& sent : w.inbox) {
     const auto* log = std::get_if<msg::Log>(&sent.message);
@@ -140,7 +138,7 @@ TEST_CASE("messages of the wrong role, from the dead and from nowhere change not
   w.receive(10, msg::Refusal{});  // never answered
   CHECK(w.count<msg::Refusal>(10) == refusals);
   w.drop(10);
-  w.receive(10, msg::Submit{1, 0, {fill(1, kGrid)}, {1}});
+  w.receive(10, msg::Submit{1, 0, {fill(1, kFourByFour)}, {1}});
   w.receive(10, msg::ReleaseArrays{{1}});
   CHECK(w.quiet());
   w.drop(10);
@@ -201,8 +199,8 @@ TEST_CASE("a late worker learns what exists") {
   World w;
   w.add_worker(1, 2);
   w.join(10, w.client());
-  w.submit(10, 1, {random(1, kGrid), map(2, kGrid, {1})}, {2});
-  w.submit(10, 2, {map(3, kGrid, {2})}, {3});
+  w.submit(10, 1, {random(1, kFourByFour), map(2, kFourByFour, {1})}, {2});
+  w.submit(10, 2, {map(3, kFourByFour, {2})}, {3});
   w.complete(w.log<msg::Plan>(1)[0]);
   w.receive(10, msg::ReleaseArrays{{2}});
   w.add_worker(2, 1);

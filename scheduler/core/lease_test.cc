@@ -5,8 +5,6 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-const ir::Grid kGrid = grid({40}, {10});
-
 // A client with a lease that holds one array and waits for another.
 struct Leased : World {
   explicit Leased(TimeNs lease_ns = 20 * kSecond) : World(options()) {
@@ -14,9 +12,9 @@ struct Leased : World {
     msg::Join join = client();
     join.lease_ns = lease_ns;
     welcome = this->join(10, std::move(join));
-    submit(10, 1, {fill(1, kGrid)}, {1});
+    submit(10, 1, {fill(1, kFourBlocks)}, {1});
     complete(log<msg::Plan>(1).back());
-    submit(10, 2, {map(2, kGrid, {1})}, {2});
+    submit(10, 2, {map(2, kFourBlocks, {1})}, {2});
   }
   static Options options() {
     Options o;
@@ -58,7 +56,7 @@ TEST_CASE("a client whose link broke finds everything when it comes back in time
     CHECK_FALSE((w.inbox[i].to == Conn{10} && std::holds_alternative<msg::Ping>(w.inbox[i].message)));
   w.step({Returned{Conn{10}}});
   w.pass(5 * kSecond);
-  CHECK(w.submit(10, 3, {map(3, kGrid, {2})}, {3}).outcome.ok());
+  CHECK(w.submit(10, 3, {map(3, kFourBlocks, {2})}, {3}).outcome.ok());
   CHECK(w.live() == 3);
 }
 
@@ -102,7 +100,7 @@ TEST_CASE("a worker's lease: nothing is made again while it may come back") {
   join.lease_ns = 5 * kSecond;
   w.workers.emplace_back(2, w.join(2, std::move(join)));
   w.join(10, w.client());
-  w.submit(10, 1, {fill(1, kGrid)}, {1});
+  w.submit(10, 1, {fill(1, kFourBlocks)}, {1});
   w.step({Broken{Conn{2}}});
   for (int i = 0; i < 4; ++i) w.wait(kSecond);  // at once would be a scheduler that did not listen itself
   CHECK(w.log<msg::PeerLost>(1).empty());

@@ -141,8 +141,8 @@ TEST_CASE("it can be turned off") {
   w.add_worker(1, 1, "one");
   w.add_worker(2, 1, "two");
   w.join(10, w.client());
-  w.submit(10, 1, {fill(1, kGrid)}, {1});
-  for (std::uint64_t i = 1; i < 100; ++i) w.submit(10, i + 1, {map(i + 1, kGrid, {i})}, {i + 1});
+  w.submit(10, 1, {fill(1, kFourBlocks)}, {1});
+  for (std::uint64_t i = 1; i < 100; ++i) w.submit(10, i + 1, {map(i + 1, kFourBlocks, {i})}, {i + 1});
   CHECK(std::get<Overview>(w.core.view(OverviewRequest{}, w.now)).anchors == 0);
 }
 
@@ -206,12 +206,12 @@ TEST_CASE("what is made from an anchor is made again from there, and no further"
       for (const msg::PlannedOp& op : plan.ops) again += !op.done;
     CHECK(again <= 4);  // a few turns, not 50
     w.finish();
-    const msg::Outcome next = w.submit(10, ++w.request, {map(1000, kGrid, {w.number})}, {1000}).outcome;
+    const msg::Outcome next = w.submit(10, ++w.request, {map(1000, kFourBlocks, {w.number})}, {1000}).outcome;
     CHECK_MESSAGE(next.ok(), next.message);
   }
   SUBCASE("nobody has it any more") {
     w.answer({});
-    const msg::Outcome lost = w.submit(10, ++w.request, {map(1000, kGrid, {w.number})}, {1000}).outcome;
+    const msg::Outcome lost = w.submit(10, ++w.request, {map(1000, kFourBlocks, {w.number})}, {1000}).outcome;
     CHECK(lost.code == Errc::kWorkerLost);
     CHECK(lost.message.find("past was cut") != std::string::npos);
     CHECK(lost.message.find("array " + std::to_string(w.number)) != std::string::npos);

@@ -8,8 +8,6 @@
 
 namespace tilewise::scheduler::test {
 
-inline const ir::Grid kGrid = grid({40}, {10});
-
 struct Looping : World {
   // `folder`: of checkpoints.
   explicit Looping(int workers, std::size_t most_ops = 50, const std::string& folder = {})
@@ -19,7 +17,7 @@ struct Looping : World {
     if (workers > 0) begin();
   }
   void begin() {
-    submit(10, ++request, {fill(1, kGrid)}, {1});
+    submit(10, ++request, {fill(1, kFourBlocks)}, {1});
     finish();
   }
   void add(std::uint32_t conn) {
@@ -37,7 +35,7 @@ struct Looping : World {
   }
   // x = -x, kept under the next number; what it was before is let go when the next is on its way.
   void turn() {
-    submit(10, ++request, {map(number + 1, kGrid, {number})}, {number + 1});
+    submit(10, ++request, {map(number + 1, kFourBlocks, {number})}, {number + 1});
     receive(10, msg::ReleaseArrays{{number}});
     ++number;
   }
@@ -47,14 +45,14 @@ struct Looping : World {
     const std::uint64_t made = number + 2;
     std::vector<std::uint64_t> holds{made, made + 1}, were{number};
     if (number > 1) were.push_back(number + 1);
-    std::vector<ir::Op> ops{map(made, kGrid, {number, number == 1 ? 1 : number + 1})};
+    std::vector<ir::Op> ops{map(made, kFourBlocks, {number, number == 1 ? 1 : number + 1})};
     ops[0].kind = ir::OpKind::kCall;
-    ops[0].outputs.push_back({made + 1, ir::DType::kFloat64, kGrid});
+    ops[0].outputs.push_back({made + 1, ir::DType::kFloat64, kFourBlocks});
     ops[0].attrs = ir::CallAttrs{.kernel = "step", .version = "1", .maps = {{ir::DimMap{}}, {ir::DimMap{}}}};
     if (more) {
       constexpr std::uint64_t kThird = 1'000'000'000;
-      ops[0].outputs.push_back({kThird + made, ir::DType::kFloat64, kGrid});
-      ops.push_back(map(kThird + made + 1, kGrid, {kThird + made}));
+      ops[0].outputs.push_back({kThird + made, ir::DType::kFloat64, kFourBlocks});
+      ops.push_back(map(kThird + made + 1, kFourBlocks, {kThird + made}));
       holds.push_back(kThird + made + 1);
       if (number > 1) were.push_back(kThird + number + 1);
     }

@@ -4,8 +4,6 @@
 
 namespace tilewise::scheduler::test {
 
-inline const ir::Grid kGrid = grid({40}, {10});  // 4 blocks
-
 // Two workers of one device, a client, and everything on the first worker unless said otherwise.
 struct Losing : World {
   explicit Losing(Options options = {}) : World(std::move(options)) {

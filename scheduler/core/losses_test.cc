@@ -6,8 +6,6 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-const ir::Grid kGrid = grid({40}, {10});  // 4 blocks
-
 // Two workers of one device and a client.
 struct Losses : World {
   Losses() {
@@ -45,7 +43,7 @@ struct Losses : World {
 
 TEST_CASE("a loss is no more work for those that came before it") {
   Losses w;
-  for (std::uint64_t i = 1; i <= 20; ++i) w.make(i, fill(i, kGrid), w.w1);
+  for (std::uint64_t i = 1; i <= 20; ++i) w.make(i, fill(i, kFourBlocks), w.w1);
   w.lose(1);
   CHECK(w.asked(2) == 20);
   w.answer(2);
@@ -61,7 +59,7 @@ TEST_CASE("a loss is no more work for those that came before it") {
     CHECK(w.looked_at() == 80);
   }
   SUBCASE("of one that has something") {
-    w.make(21, map(21, kGrid, {1}), w3);
+    w.make(21, map(21, kFourBlocks, {1}), w3);
     w.lose(3);
     CHECK(w.asked(2) ==
           3);  // it, and what it was made from: who made that first has gone, and one makes it now
@@ -80,8 +78,8 @@ TEST_CASE("a loss is no more work for those that came before it") {
 TEST_CASE("losses before the first was answered are looked at together") {
   Losses w;
   const msg::Welcome w3 = w.add_worker(3, 1, "three");
-  w.make(1, fill(1, kGrid), w.w1);
-  w.make(2, fill(2, kGrid), w3);
+  w.make(1, fill(1, kFourBlocks), w.w1);
+  w.make(2, fill(2, kFourBlocks), w3);
   w.lose(1);
   w.lose(3);
   CHECK(w.asked(2) == 2);

@@ -11,7 +11,7 @@ namespace {
 using testing::Tag;
 
 constexpr std::uint32_t kWorker = 1, kOther = 2, kDead = 3, kClient = 10, kTool = 20, kNew = 30;
-const ir::Grid kGrid = grid({80}, {10});
+const ir::Grid kEightOfTen = grid({80}, {10});
 
 // What a repeat may do beside being ignored.
 enum class Repeat { kNothing, kAnswers, kAsksAnew };
@@ -33,9 +33,9 @@ struct Busy : World {
     msg::Join tool;
     tool.role = msg::Role::kTool, tool.name = "tool", tool.software_version = "1";
     join(kTool, tool);
-    submit(kClient, 1, {random(1, kGrid)}, {1});
+    submit(kClient, 1, {random(1, kEightOfTen)}, {1});
     complete(log<msg::Plan>(kWorker)[0]);
-    submit(kClient, 2, {map(2, kGrid, {1})}, {2});
+    submit(kClient, 2, {map(2, kEightOfTen, {1})}, {2});
     plan = log<msg::Plan>(kWorker).back();
     step({OperatorDrain{w2.you}});
     workers.pop_back();
@@ -55,7 +55,7 @@ struct Busy : World {
       case Tag::kTaskFailed:
         return {kWorker, msg::TaskFailed{op.id, w1.devices[0], 0, {Errc::kTaskFailed, "x"}}};
       case Tag::kStuck: return {kWorker, msg::Stuck{plan.graph, op.id, w1.devices[0], 8, 0}};
-      case Tag::kSubmit: return {kClient, msg::Submit{3, 0, {random(3, kGrid)}, {3}}, Repeat::kAnswers};
+      case Tag::kSubmit: return {kClient, msg::Submit{3, 0, {random(3, kEightOfTen)}, {3}}, Repeat::kAnswers};
       case Tag::kReleaseArrays: return {kClient, msg::ReleaseArrays{{1}}};
       case Tag::kCancelRequest: return {kClient, msg::CancelRequest{2}};
       case Tag::kStatusRequest: return {kTool, msg::StatusRequest{}, Repeat::kAnswers};
@@ -64,7 +64,8 @@ struct Busy : World {
       case Tag::kPong: return {kWorker, msg::Pong{1}};
       case Tag::kRefusal: return {kWorker, msg::Refusal{{Errc::kInternal, "x"}}};
       case Tag::kExplain:
-        return {kClient, msg::Explain{msg::Submit{9, 0, {random(9, kGrid)}, {}}, {}, {}}, Repeat::kAsksAnew};
+        return {kClient, msg::Explain{msg::Submit{9, 0, {random(9, kEightOfTen)}, {}}, {}, {}},
+                Repeat::kAsksAnew};
       case Tag::kTraceRequest: return {kTool, msg::TraceRequest{9, {}}, Repeat::kAsksAnew};
       case Tag::kTraceReply: return {kWorker, msg::TraceReply{last<msg::TraceRequest>(kWorker)->nonce}};
       case Tag::kHeld: return {kWorker, msg::Held{log<msg::PeerLost>(kWorker).back().version, {}, {}, false}};

@@ -4,8 +4,6 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-const ir::Grid kGrid = grid({64}, {8});  // eight blocks, 64 bytes each
-
 // Two devices with memory for so many blocks. One array is made on the first of them; of it another is made, held, and a third of both.
 struct Pair {
   explicit Pair(std::int64_t blocks, std::int64_t spill_bytes = 0) : w(apart()) {
@@ -35,7 +33,8 @@ struct Pair {
 };
 
 TEST_CASE("what later ops of the plan read leaves less room for what is made meanwhile") {
-  const std::vector<ir::Op> ops = {random(1, kGrid), map(2, kGrid, {1}), map(3, kGrid, {1, 2})};
+  const std::vector<ir::Op> ops = {random(1, kEightBlocks), map(2, kEightBlocks, {1}),
+                                   map(3, kEightBlocks, {1, 2})};
   CHECK(Pair(100).submit(1, ops, {2, 3}) == std::vector<std::int64_t>{8, 8, 8});
   // Eight blocks of the first array are there until the third has been made, which may take their place.
   const auto tight = Pair(12).submit(1, ops, {2, 3});
@@ -47,7 +46,7 @@ TEST_CASE("what later ops of the plan read leaves less room for what is made mea
 }
 
 TEST_CASE("what an op's result takes the place of is not counted beside it") {
-  const auto placed = Pair(12).submit(1, {random(1, kGrid), map(2, kGrid, {1})}, {2});
+  const auto placed = Pair(12).submit(1, {random(1, kEightBlocks), map(2, kEightBlocks, {1})}, {2});
   CHECK(placed.back() == 8);
 }
 
@@ -66,7 +65,8 @@ TEST_CASE(
   for (std::uint64_t i = 0; i < 4; ++i) {  // the third is the first to be a replay
     const std::uint64_t at = 10 * i;
     REQUIRE(w.submit(10, i + 1,
-                     {random(at + 1, kGrid), map(at + 2, kGrid, {at + 1}), map(at + 3, kGrid, {at + 2})},
+                     {random(at + 1, kEightBlocks), map(at + 2, kEightBlocks, {at + 1}),
+                      map(at + 3, kEightBlocks, {at + 2})},
                      {at + 1, at + 2, at + 3})
                 .outcome.ok());
     const std::vector<std::int64_t> now = levels(w.log<msg::Plan>(1).back());

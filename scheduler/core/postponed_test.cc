@@ -4,8 +4,6 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-const ir::Grid kGrid = grid({8, 8}, {2, 2});
-
 TEST_CASE(
     "what is asked for while the last worker is gone waits for another one, in its order, and not for ever") {
   Options options;
@@ -16,10 +14,10 @@ TEST_CASE(
   w.workers.clear();
   w.drop(1);
   const std::size_t before = w.inbox.size();
-  w.receive(10, msg::Submit{1, 0, {fill(1, kGrid)}, {1}});
-  w.receive(10, msg::Submit{2, 0, {map(2, kGrid, {1})}, {2}});
+  w.receive(10, msg::Submit{1, 0, {fill(1, kFourByFour)}, {1}});
+  w.receive(10, msg::Submit{2, 0, {map(2, kFourByFour, {1})}, {2}});
   w.receive(10, msg::ReleaseArrays{{1}, {}});
-  w.receive(10, msg::Submit{3, 0, {map(3, kGrid, {2})}, {3}});
+  w.receive(10, msg::Submit{3, 0, {map(3, kFourByFour, {2})}, {3}});
   w.receive(10, msg::CancelRequest{3});
   CHECK(w.inbox.size() == before);
   CHECK(w.core.counters().postponed == 5);
@@ -37,14 +35,14 @@ TEST_CASE(
     w.complete(plans[1]);
     CHECK(w.last<msg::GraphDone>(10)->request == 2);
     CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
-    CHECK(w.submit(10, 4, {map(4, kGrid, {1})}, {4}).outcome.code == Errc::kNotFound);
+    CHECK(w.submit(10, 4, {map(4, kFourByFour, {1})}, {4}).outcome.code == Errc::kNotFound);
   }
   SUBCASE("none comes") {
     w.wait(kSecond);
     CHECK(w.count<msg::SubmitReply>(10) == 3);
     CHECK(w.last<msg::SubmitReply>(10)->request == 3);
     CHECK(!w.last<msg::SubmitReply>(10)->outcome.ok());
-    CHECK(w.submit(10, 4, {fill(4, kGrid)}, {4}).outcome.code == Errc::kUnavailable);
+    CHECK(w.submit(10, 4, {fill(4, kFourByFour)}, {4}).outcome.code == Errc::kUnavailable);
   }
   SUBCASE("its client leaves") {
     w.drop(10);
@@ -52,7 +50,7 @@ TEST_CASE(
     CHECK(w.log<msg::Plan>(3).empty());
   }
   SUBCASE("they may be asked again") {
-    w.receive(10, msg::Submit{1, 0, {fill(1, kGrid)}, {1}});
+    w.receive(10, msg::Submit{1, 0, {fill(1, kFourByFour)}, {1}});
     w.add_worker(3, 1, "three");
     CHECK(w.log<msg::Plan>(3).size() == 3);
     CHECK(w.count<msg::SubmitReply>(10) == 4);
@@ -74,7 +72,7 @@ struct Workless : World {
     drop(conn);
   }
   void ask(std::uint32_t conn, std::uint64_t request) {
-    receive(conn, msg::Submit{request, 0, {fill(request, kGrid)}, {request}});
+    receive(conn, msg::Submit{request, 0, {fill(request, kFourByFour)}, {request}});
   }
 };
 

@@ -65,8 +65,6 @@ struct Probing : World {
   }
 };
 
-const ir::Grid kGrid = grid({64}, {8});
-
 TEST_CASE("a link is measured at join, in both directions, one at a time for each host") {
   Probing w;
   const auto a = w.add(1, "here");
@@ -181,7 +179,7 @@ TEST_CASE("nothing is measured while a graph runs, nor right after") {
   Probing w;
   w.add(1, "here");
   w.join(10, w.client());
-  w.submit(10, 1, {random(1, kGrid)}, {1});
+  w.submit(10, 1, {random(1, kEightBlocks)}, {1});
   w.add(2, "there");
   w.wait(kSecond);
   CHECK(w.asked().empty());
@@ -285,7 +283,7 @@ TEST_CASE("a figure has its time, sizes and lanes, is reckoned with, and gives w
   }
   w.join(10, w.client());
   msg::Explain explain;
-  ir::Op here = random(1, kGrid), there = map(2, kGrid, {1});
+  ir::Op here = random(1, kEightBlocks), there = map(2, kEightBlocks, {1});
   here.hint.devices = {a.devices[0]};
   there.hint.devices = {b.devices[0]};
   explain.submit = {1, 0, {here, there}, {2}};

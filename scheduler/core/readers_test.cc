@@ -9,7 +9,7 @@ namespace {
 TEST_CASE("what a client has not got yet is made again, also if all was made") {
   Losing w;
   w.delivers = false;
-  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1), fetch(1, kGrid)});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), w.w1), fetch(1, kFourBlocks)});
   const msg::Plan plan = w.log<msg::Plan>(1)[0];
   const ArrayId array{plan.ops.at(0).op.outputs.at(0).array};
   w.complete(plan);
@@ -90,8 +90,8 @@ TEST_CASE("a client that cannot be asked what it has got is not waited for") {
   Losing w;
   w.delivers = false;
   w.join(11, w.client());
-  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1)}, {1});
-  w.submit(10, 2, {fetch(1, kGrid)});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), w.w1)}, {1});
+  w.submit(10, 2, {fetch(1, kFourBlocks)});
   w.complete(w.log<msg::Plan>(1)[0]);
   SUBCASE("lost meanwhile") {
     w.lose_first();
@@ -112,7 +112,7 @@ TEST_CASE("a client that waits for an array some of whose blocks could not be ma
   Losing w;
   w.delivers = false;
   w.add_worker(3, 1, "three");
-  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1), fetch(1, kGrid)});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), w.w1), fetch(1, kFourBlocks)});
   w.lose_first();
   w.answer(2);
   w.tell();

@@ -5,16 +5,12 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST_CASE("what was on a lost worker is made again on another, and who waits gets it") {
   Losing w;
-  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1)}, {1});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), w.w1)}, {1});
   w.complete(w.log<msg::Plan>(1)[0]);
   REQUIRE(w.count<msg::GraphDone>(10) == 1);
-  w.submit(10, 2, {w.on(map(2, kGrid, {1}), w.w1)}, {2});
+  w.submit(10, 2, {w.on(map(2, kFourBlocks, {1}), w.w1)}, {2});
   w.lose_first();
   REQUIRE(w.log<msg::PeerLost>(2).size() == 1);
   CHECK(w.log<msg::PeerLost>(2)[0].version == 1);
@@ -47,10 +43,10 @@ TEST_CASE("what was on a lost worker is made again on another, and who waits get
   REQUIRE(w.count<msg::GraphDone>(10) == 2);
   CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
   // Later requests read what was made again, and are placed where it is.
-  REQUIRE(w.submit(10, 3, {map(3, kGrid, {2})}, {3}).outcome.ok());
+  REQUIRE(w.submit(10, 3, {map(3, kFourBlocks, {2})}, {3}).outcome.ok());
   CHECK(w.log<msg::Plan>(2).back().ops[0].placement.devices() == w.w2.devices);
   w.complete(w.log<msg::Plan>(2).back());
-  const auto dead_device = w.submit(10, 4, {w.on(fill(4, kGrid), w.w1)}, {4}).outcome;
+  const auto dead_device = w.submit(10, 4, {w.on(fill(4, kFourBlocks), w.w1)}, {4}).outcome;
   CHECK(dead_device.code == Errc::kWorkerLost);
   CHECK(mentions(dead_device.message, "w1/host:0"));
   // Late words of the dead.
@@ -65,12 +61,12 @@ TEST_CASE("what was on a lost worker is made again on another, and who waits get
 
 TEST_CASE("what is made again comes before whoever waits for it, whatever its own priority was") {
   Losing w;
-  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1)}, {1}, -1);
-  w.submit(10, 2, {w.on(map(2, kGrid, {1}), w.w1)}, {2}, -1);
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), w.w1)}, {1}, -1);
+  w.submit(10, 2, {w.on(map(2, kFourBlocks, {1}), w.w1)}, {2}, -1);
   for (const msg::Plan& plan : w.log<msg::Plan>(1)) w.complete(plan);
   REQUIRE(w.count<msg::GraphDone>(10) == 2);
-  w.submit(10, 3, {w.on(fill(3, kGrid), w.w1)}, {3}, -1);
-  w.submit(10, 4, {w.on(map(4, kGrid, {2}), w.w2)}, {4}, 7);
+  w.submit(10, 3, {w.on(fill(3, kFourBlocks), w.w1)}, {3}, -1);
+  w.submit(10, 4, {w.on(map(4, kFourBlocks, {2}), w.w2)}, {4}, 7);
   w.lose_first();
   w.answer(2);
   REQUIRE(w.log<msg::Recover>(2).size() == 1);
@@ -83,7 +79,7 @@ TEST_CASE("what is made again comes before whoever waits for it, whatever its ow
 
 TEST_CASE("a request does not end while what it holds may be lost") {
   Losing w;
-  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1), w.on(fill(2, kGrid), w.w2)}, {1, 2});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), w.w1), w.on(fill(2, kFourBlocks), w.w2)}, {1, 2});
   const msg::Plan plan = w.log<msg::Plan>(1)[0];
   msg::Progress half;  // the first op is made, then its worker dies, then the second one is made
   half.ops = {{plan.ops[0].id, w.w1.devices[0], 4, 0}};
@@ -113,7 +109,7 @@ TEST_CASE("a request does not end while what it holds may be lost") {
 
 TEST_CASE("only what is needed is made again") {
   Losing w;
-  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1), w.on(map(2, kGrid, {1}), w.w2)}, {2});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), w.w1), w.on(map(2, kFourBlocks, {1}), w.w2)}, {2});
   const msg::Plan plan = w.log<msg::Plan>(2)[0];
   REQUIRE(plan.ops.size() == 2);
   w.lose_first();
@@ -162,7 +158,7 @@ TEST_CASE("forgotten ancestors are made again, unless lineage is over its limit"
     options.max_lineage_ops = limit;
     options.passes_off = {"fusion", "shared-tapes"};
     Losing w(options);
-    w.submit(10, 1, {w.on(fill(1, kGrid), w.w1), w.on(map(2, kGrid, {1}), w.w1)}, {2});
+    w.submit(10, 1, {w.on(fill(1, kFourBlocks), w.w1), w.on(map(2, kFourBlocks, {1}), w.w1)}, {2});
     const msg::Plan plan = w.log<msg::Plan>(1)[0];
     REQUIRE(plan.ops.size() == 2);
     w.complete(plan);
@@ -175,10 +171,10 @@ TEST_CASE("forgotten ancestors are made again, unless lineage is over its limit"
       REQUIRE(recover.plans.size() == 1);
       CHECK(recover.plans[0].ops.size() == 2);
       w.finish(recover);
-      CHECK(w.submit(10, 2, {map(3, kGrid, {2})}, {3}).outcome.ok());
+      CHECK(w.submit(10, 2, {map(3, kFourBlocks, {2})}, {3}).outcome.ok());
     } else {
       CHECK(recover.plans.empty());
-      const auto lost = w.submit(10, 2, {map(3, kGrid, {2})}, {3}).outcome;
+      const auto lost = w.submit(10, 2, {map(3, kFourBlocks, {2})}, {3}).outcome;
       CHECK(lost.code == Errc::kWorkerLost);
       CHECK(mentions(lost.message, "array 2"));
       CHECK(mentions(lost.message, "w1"));
@@ -196,7 +192,7 @@ TEST_CASE("what reads or writes blocks of files is run again, and so is what put
       w.workers.emplace_back(conn, w.join(conn, with));
     }
     w.join(10, w.client());
-    ir::Op call = fill(1, kGrid);
+    ir::Op call = fill(1, kFourBlocks);
     call.kind = ir::OpKind::kCall;
     call.attrs = ir::CallAttrs{.kernel = kernel, .version = "1"};
     call.hint.devices = {w.workers[0].second.devices[0]};
@@ -205,7 +201,7 @@ TEST_CASE("what reads or writes blocks of files is run again, and so is what put
     w.workers.erase(w.workers.begin());
     w.drop(1);
     w.receive(2, msg::Held{1, {}, {}, false});
-    const msg::Outcome next = w.submit(10, 2, {map(2, kGrid, {1})}, {2}).outcome;
+    const msg::Outcome next = w.submit(10, 2, {map(2, kFourBlocks, {1})}, {2}).outcome;
     CHECK_MESSAGE(next.ok(), next.message);
   }
 }
@@ -215,10 +211,10 @@ TEST_CASE(
   for (const bool told : {true, false}) {
     CAPTURE(told);
     Losing w({.max_recovered_runs = told ? 4u : 3u});
-    w.submit(10, 1, {w.on(fill(1, kGrid), w.w1)}, {1});
+    w.submit(10, 1, {w.on(fill(1, kFourBlocks), w.w1)}, {1});
     w.complete(w.log<msg::Plan>(1)[0]);
     const ArrayId array{w.log<msg::Plan>(1)[0].ops[0].op.outputs[0].array};
-    w.submit(10, 2, {w.on(map(2, kGrid, {1}), w.w2)}, {2});
+    w.submit(10, 2, {w.on(map(2, kFourBlocks, {1}), w.w2)}, {2});
     w.lose_first();
     w.answer(2, {{array, w.w2.devices[0], {{0, 1}, {2, 1}}, {}}});  // blocks 1 and 3 are lost
     REQUIRE(w.log<msg::Recover>(2).size() == 1);
@@ -235,24 +231,24 @@ TEST_CASE(
     const msg::Outcome outcome = w.last<msg::GraphDone>(10)->outcome;
     CHECK(outcome.code == Errc::kWorkerLost);
     CHECK(mentions(outcome.message, "in more than 3 pieces"));
-    CHECK(w.submit(10, 3, {map(3, kGrid, {1})}, {3}).outcome.code == Errc::kWorkerLost);
+    CHECK(w.submit(10, 3, {map(3, kFourBlocks, {1})}, {3}).outcome.code == Errc::kWorkerLost);
   }
 }
 
 TEST_CASE("uploaded blocks whose only copies died are a typed error naming the array") {
   Losing w;
-  w.submit(10, 1, {provide(1, kGrid), w.on(map(2, kGrid, {1}), w.w1)}, {2});
+  w.submit(10, 1, {provide(1, kFourBlocks), w.on(map(2, kFourBlocks, {1}), w.w1)}, {2});
   w.complete(w.log<msg::Plan>(1)[0]);
   REQUIRE(w.count<msg::GraphDone>(10) == 1);
-  w.submit(10, 2, {w.on(map(3, kGrid, {2}), w.w2)}, {3});
-  w.submit(10, 3, {w.on(fill(4, kGrid), w.w2)}, {4});
+  w.submit(10, 2, {w.on(map(3, kFourBlocks, {2}), w.w2)}, {3});
+  w.submit(10, 3, {w.on(fill(4, kFourBlocks), w.w2)}, {4});
   w.lose_first();
   w.answer(2);
   REQUIRE(w.count<msg::GraphDone>(10) == 2);
   CHECK(w.last<msg::GraphDone>(10)->request == 2);
   CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kWorkerLost);
   CHECK(mentions(w.last<msg::GraphDone>(10)->outcome.message, "uploaded"));
-  const auto lost = w.submit(10, 4, {map(5, kGrid, {2})}, {5}).outcome;
+  const auto lost = w.submit(10, 4, {map(5, kFourBlocks, {2})}, {5}).outcome;
   CHECK(lost.code == Errc::kWorkerLost);
   CHECK(mentions(lost.message, "array 2"));
 }
@@ -261,8 +257,8 @@ TEST_CASE("of a request that has ended, only what hangs on a loss is lost") {
   Losing w;
   const auto w3 = w.add_worker(3, 1, "three");
   w.submit(10, 1,
-           {provide(1, kGrid), w.on(map(2, kGrid, {1}), w.w2), w.on(fill(3, kGrid), w3),
-            w.on(fill(4, kGrid), w.w1)},
+           {provide(1, kFourBlocks), w.on(map(2, kFourBlocks, {1}), w.w2), w.on(fill(3, kFourBlocks), w3),
+            w.on(fill(4, kFourBlocks), w.w1)},
            {2, 3, 4});
   w.complete(w.log<msg::Plan>(1)[0]);
   REQUIRE(w.count<msg::GraphDone>(10) == 1);
@@ -273,10 +269,10 @@ TEST_CASE("of a request that has ended, only what hangs on a loss is lost") {
   w.workers.erase(w.workers.begin());
   w.drop(2);
   w.answer(3);
-  CHECK(w.submit(10, 2, {map(5, kGrid, {2})}, {5}).outcome.code == Errc::kWorkerLost);
-  CHECK(w.submit(10, 3, {map(6, kGrid, {3})}, {6}).outcome.ok());
+  CHECK(w.submit(10, 2, {map(5, kFourBlocks, {2})}, {5}).outcome.code == Errc::kWorkerLost);
+  CHECK(w.submit(10, 3, {map(6, kFourBlocks, {3})}, {6}).outcome.ok());
   for (const msg::Recover& recover : w.log<msg::Recover>(3)) w.finish(recover);
-  CHECK(w.submit(10, 4, {map(7, kGrid, {4})}, {7}).outcome.ok());
+  CHECK(w.submit(10, 4, {map(7, kFourBlocks, {4})}, {7}).outcome.ok());
 }
 
 // A kernel with two results: arrays 2 and 3 of array 1, both held, and done. Everything is on the first of three workers.
@@ -289,7 +285,7 @@ struct Pairs : World {
       devices.push_back(workers.back().second.devices[0]);
     }
     join(10, client());
-    ir::Op pair = pair_call(2, 3, kGrid, 1);
+    ir::Op pair = pair_call(2, 3, kFourBlocks, 1);
     pair.hint.devices = {devices[0]};
     if (source.kind != ir::OpKind::kProvide) source.hint.devices = {devices[0]};
     submit(10, 1, {std::move(source), pair}, {2, 3});
@@ -352,7 +348,7 @@ struct Pairs : World {
 };
 
 TEST_CASE("each result of a task is taken from where it is, and only those that are nowhere are made again") {
-  Pairs w(fill(1, kGrid));
+  Pairs w(fill(1, kFourBlocks));
   SUBCASE("one worker has both, another only one") {
     w.lose(0);
     w.answer(2, true, false);
@@ -391,7 +387,7 @@ TEST_CASE("each result of a task is taken from where it is, and only those that 
     REQUIRE(kept.size() == 1);
     w.lies(kept[0], 0, w.devices[1]);
   }
-  ir::Op reader = map(4, kGrid, {3});
+  ir::Op reader = map(4, kFourBlocks, {3});
   reader.hint.devices = {w.devices[1]};
   SUBCASE("an owner that lives and has neither leaves them to who has them") {
     w.submit(10, 2, {reader}, {4});
@@ -423,7 +419,7 @@ TEST_CASE("each result of a task is taken from where it is, and only those that 
 }
 
 TEST_CASE("of several results that cannot be made again only those are lost that are nowhere") {
-  Pairs w(provide(1, kGrid));
+  Pairs w(provide(1, kFourBlocks));
   w.lose(0);
   SUBCASE("one") {
     w.answer(2, false, true);
@@ -431,28 +427,28 @@ TEST_CASE("of several results that cannot be made again only those are lost that
     const auto kept = w.layers(w.log<msg::Recover>(2).at(0));
     REQUIRE(kept.size() == 1);
     w.lies(kept[0], 1, w.devices[1]);
-    CHECK(w.submit(10, 2, {map(4, kGrid, {2})}, {4}).outcome.code == Errc::kWorkerLost);
-    CHECK(w.submit(10, 3, {map(4, kGrid, {3})}, {4}).outcome.ok());
+    CHECK(w.submit(10, 2, {map(4, kFourBlocks, {2})}, {4}).outcome.code == Errc::kWorkerLost);
+    CHECK(w.submit(10, 3, {map(4, kFourBlocks, {3})}, {4}).outcome.ok());
   }
   SUBCASE("both") {
     w.answer(2, false, false);
     w.answer(3, false, false);
-    CHECK(w.submit(10, 2, {map(4, kGrid, {2})}, {4}).outcome.code == Errc::kWorkerLost);
-    CHECK(w.submit(10, 3, {map(4, kGrid, {3})}, {4}).outcome.code == Errc::kWorkerLost);
+    CHECK(w.submit(10, 2, {map(4, kFourBlocks, {2})}, {4}).outcome.code == Errc::kWorkerLost);
+    CHECK(w.submit(10, 3, {map(4, kFourBlocks, {3})}, {4}).outcome.code == Errc::kWorkerLost);
   }
   SUBCASE("none, if each is somewhere") {
     w.answer(2, true, false);
     w.answer(3, false, true);
-    CHECK(w.submit(10, 2, {map(4, kGrid, {2})}, {4}).outcome.ok());
-    CHECK(w.submit(10, 3, {map(5, kGrid, {3})}, {5}).outcome.ok());
+    CHECK(w.submit(10, 2, {map(4, kFourBlocks, {2})}, {4}).outcome.ok());
+    CHECK(w.submit(10, 3, {map(5, kFourBlocks, {3})}, {5}).outcome.ok());
   }
 }
 
 TEST_CASE("who joins while a loss is unanswered knows what may be made again") {
   Losing w;
-  w.submit(10, 1, {w.on(fill(1, kGrid), w.w2)}, {1});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), w.w2)}, {1});
   w.complete(w.log<msg::Plan>(1)[0]);
-  w.submit(10, 2, {w.on(map(2, kGrid, {1}), w.w1)}, {2});
+  w.submit(10, 2, {w.on(map(2, kFourBlocks, {1}), w.w1)}, {2});
   w.complete(w.log<msg::Plan>(1)[1]);
   w.lose_first();
   w.receive(10, msg::ReleaseArrays{{1}});  // nobody wants it any more, but to make the other one again
@@ -518,7 +514,7 @@ TEST_CASE("what is made again is dealt out so that the living end together") {
 TEST_CASE("a second loss while the others are asked asks again") {
   Losing w;
   const auto w3 = w.add_worker(3, 1, "three");
-  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1)}, {1});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), w.w1)}, {1});
   w.complete(w.log<msg::Plan>(1)[0]);
   w.lose_first();
   w.answer(2);
@@ -538,9 +534,9 @@ TEST_CASE("without any worker, lost blocks wait for one, and not for ever") {
   Options options;
   options.recovery_wait_ns = kSecond;
   Losing w(options);
-  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1)}, {1});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), w.w1)}, {1});
   w.complete(w.log<msg::Plan>(1)[0]);
-  w.submit(10, 2, {w.on(map(2, kGrid, {1}), w.w2)}, {2});
+  w.submit(10, 2, {w.on(map(2, kFourBlocks, {1}), w.w2)}, {2});
   w.lose_first();
   w.workers.clear();
   w.drop(2);
@@ -561,14 +557,14 @@ TEST_CASE("without any worker, lost blocks wait for one, and not for ever") {
     CHECK(w.last<msg::GraphDone>(10)->request == 2);
     CHECK(w.last<msg::GraphDone>(10)->outcome.code == Errc::kWorkerLost);
     w.add_worker(3, 1, "three");
-    CHECK(w.submit(10, 3, {map(3, kGrid, {1})}, {3}).outcome.code == Errc::kWorkerLost);
+    CHECK(w.submit(10, 3, {map(3, kFourBlocks, {1})}, {3}).outcome.code == Errc::kWorkerLost);
   }
 }
 
 TEST_CASE(
     "that memory is short is looked at when a loss has been answered, and not waited for without rest") {
   Losing w;
-  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1), w.on(fill(2, kGrid), w.w2)}, {1, 2});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), w.w1), w.on(fill(2, kFourBlocks), w.w2)}, {1, 2});
   const msg::Plan plan = w.log<msg::Plan>(2).at(0);
   w.lose_first();
   w.now += kSecond / 10;
@@ -583,7 +579,7 @@ TEST_CASE(
 
 TEST_CASE("memory that is refused to what is made again is a typed error naming the array") {
   Losing w;
-  w.submit(10, 1, {w.on(fill(1, kGrid), w.w1)}, {1});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), w.w1)}, {1});
   w.complete(w.log<msg::Plan>(1)[0]);
   w.lose_first();
   w.answer(2);
@@ -591,7 +587,7 @@ TEST_CASE("memory that is refused to what is made again is a typed error naming 
   w.receive(
       2, msg::TaskFailed{recover.plans[0].ops[0].id, w.w2.devices[0], 1, {Errc::kOutOfMemory, "no memory"}});
   w.complete(recover.plans[0], 1);
-  const msg::Outcome lost = w.submit(10, 2, {map(2, kGrid, {1})}, {2}).outcome;
+  const msg::Outcome lost = w.submit(10, 2, {map(2, kFourBlocks, {1})}, {2}).outcome;
   CHECK(lost.code == Errc::kOutOfMemory);
   CHECK(mentions(lost.message, "array 1"));
   CHECK(mentions(lost.message, "no memory"));
@@ -599,7 +595,7 @@ TEST_CASE("memory that is refused to what is made again is a typed error naming 
 
 TEST_CASE("a loss that concerns nobody asks nobody") {
   Losing w;
-  w.submit(10, 1, {w.on(fill(1, kGrid), w.w2)}, {1});
+  w.submit(10, 1, {w.on(fill(1, kFourBlocks), w.w2)}, {1});
   w.lose_first();
   CHECK(w.log<msg::PeerLost>(2).at(0).ops.empty());
   CHECK(w.log<msg::Recover>(2).size() == 1);

@@ -8,15 +8,13 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-const ir::Grid kGrid = grid({8, 8}, {2, 2});
-
 // One step of a loop: reads `from`, makes and holds `out`; two arrays in between.
 struct Step {
   std::uint64_t from, out;
   ir::TapeOp what = ir::TapeOp::kAdd;
   std::vector<ir::Op> ops() const {
-    return {map(out + 1, kGrid, {from}), map(out + 2, kGrid, {from, out + 1}, what),
-            matmul(out, kGrid, out + 2, kGrid, from)};
+    return {map(out + 1, kFourByFour, {from}), map(out + 2, kFourByFour, {from, out + 1}, what),
+            matmul(out, kFourByFour, out + 2, kFourByFour, from)};
   }
 };
 
@@ -27,7 +25,7 @@ struct Loop : World {
     start(1000);
   }
   void start(std::uint64_t number) {
-    REQUIRE(submit(10, next++, {random(number, kGrid)}, {number}).outcome.ok());
+    REQUIRE(submit(10, next++, {random(number, kFourByFour)}, {number}).outcome.ok());
     settle();
   }
   msg::Plan step(const Step& s) {
@@ -81,7 +79,7 @@ TEST_CASE("a loop of small steps is planned a few times only, and every step doe
 
 // out = from * value
 ir::Op scaled(std::uint64_t out, std::uint64_t from, double value) {
-  ir::Op op = map(out, kGrid, {from});
+  ir::Op op = map(out, kFourByFour, {from});
   op.attrs = ir::MapAttrs{{{load(0), constant(value), instr(ir::TapeOp::kMul, 0, 1)}}};
   return op;
 }
@@ -169,7 +167,7 @@ TEST_CASE("a constant that does not fit its dtype is refused, also where the pro
   Loop w;
   const auto send = [&](std::int64_t value) {
     const std::uint64_t out = 2000 + w.next;
-    ir::Op op = fill(out, kGrid);
+    ir::Op op = fill(out, kFourByFour);
     op.outputs[0].dtype = ir::DType::kInt8;
     op.attrs = ir::MapAttrs{{{{ir::TapeOp::kConst, ir::DType::kInt8, 0, 0, 0, 0, value}}}};
     const msg::Outcome outcome = w.submit(10, w.next++, {op}, {out}).outcome;
@@ -208,7 +206,7 @@ TEST_CASE("what is not the same program, or not on the same inputs, is planned")
   }
   SUBCASE("an input that lies elsewhere") {
     const DeviceId second = w.workers[0].second.devices[1];
-    auto there = random(1001, kGrid);
+    auto there = random(1001, kFourByFour);
     there.hint.devices = {second};
     REQUIRE(w.submit(10, w.next++, {there}, {1001}).outcome.ok());
     w.settle();
@@ -309,7 +307,7 @@ TEST_CASE("plans are kept in bounded number, the least recently used goes") {
   Loop w;
   const auto program = [&](int kind) {  // as many different ones as wanted
     const std::uint64_t out = 10'000 + w.next;
-    auto op = random(out, kGrid, kind);
+    auto op = random(out, kFourByFour, kind);
     REQUIRE(w.submit(10, w.next++, {op}, {out}).outcome.ok());
     w.settle();
     w.receive(10, msg::ReleaseArrays{{out}});
@@ -363,8 +361,8 @@ TEST_CASE("a large single block goes where there is least each time: such plans 
 // A loop whose programs number what they make in a row, as sessions do: sent each time, or kept with one request and named after.
 struct Named : Loop {
   std::vector<ir::Op> ops(std::uint64_t from) const {
-    return {scaled(number, from, static_cast<double>(next)), map(number + 1, kGrid, {from, number}),
-            matmul(number + 2, kGrid, number + 1, kGrid, from), fetch(number + 2, kGrid)};
+    return {scaled(number, from, static_cast<double>(next)), map(number + 1, kFourByFour, {from, number}),
+            matmul(number + 2, kFourByFour, number + 1, kFourByFour, from), fetch(number + 2, kFourByFour)};
   }
   msg::Submit whole(std::uint64_t from) const {
     msg::Submit submit;
@@ -467,8 +465,8 @@ TEST_CASE("a named program is refused for a lost device also where only what nob
   w.World::step({OperatorDrain{leaver.you}});
   const auto whole = [&] {
     msg::Submit submit = w.whole(1000);
-    submit.ops = {scaled(w.number, 1000, 2), map(w.number + 1, kGrid, {1000}),
-                  matmul(w.number + 2, kGrid, w.number + 1, kGrid, 1000)};
+    submit.ops = {scaled(w.number, 1000, 2), map(w.number + 1, kFourByFour, {1000}),
+                  matmul(w.number + 2, kFourByFour, w.number + 1, kFourByFour, 1000)};
     submit.ops[0].hint.devices = leaver.devices;
     return submit;
   };
@@ -498,7 +496,7 @@ TEST_CASE("programs that cannot be kept are refused, those of refused requests a
   submit.keep_as = 1;
   CHECK(w.send(submit).code == Errc::kNotFound);
   CHECK(w.send(w.by_name(1000, submit.request)).ok());
-  const ir::Op small = fill(1, kGrid);
+  const ir::Op small = fill(1, kFourByFour);
   std::vector<ir::Op> many(msg::kMaxKeptOps + 1, small);
   for (std::size_t i = 0; i < many.size(); ++i) many[i].outputs[0].array = i + 1;
   CHECK(msg::program_of(many).error().code == Errc::kLimitExceeded);

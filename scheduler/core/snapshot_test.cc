@@ -3,8 +3,6 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-const ir::Grid kGrid = grid({8, 8}, {2, 2});
-
 // Messages stay where they are; their bytes are their place.
 struct Shelf {
   std::vector<msg::Message> kept;
@@ -26,22 +24,22 @@ struct Shelf {
 };
 
 // A graph that is done and held, one half way, one cancelled, a session that has left, a worker lost.
-struct Busy : World {
+struct UnderWay : World {
   Shelf shelf;
-  Busy() {
+  UnderWay() {
     add_worker(1, 2, "a");
     add_worker(2, 1, "b");
     add_worker(3, 1, "c");
     join(10, client());
     join(11, client());
-    submit(10, 1, {fill(1, kGrid), map(2, kGrid, {1})}, {2});
+    submit(10, 1, {fill(1, kFourByFour), map(2, kFourByFour, {1})}, {2});
     complete(log<msg::Plan>(1).back());
-    submit(10, 2, {map(3, kGrid, {2}), fetch(3, kGrid)}, {3});
-    msg::Submit kept{3, 0, {fill(4, kGrid), fetch(4, kGrid)}, {}};
+    submit(10, 2, {map(3, kFourByFour, {2}), fetch(3, kFourByFour)}, {3});
+    msg::Submit kept{3, 0, {fill(4, kFourByFour), fetch(4, kFourByFour)}, {}};
     kept.keep_as = 4;
     receive(10, kept);
     receive(10, msg::CancelRequest{3});
-    submit(11, 1, {random(1, kGrid)}, {1});
+    submit(11, 1, {random(1, kFourByFour)}, {1});
     drop(11);
     drop(3);
   }
@@ -54,7 +52,7 @@ struct Busy : World {
 };
 
 TEST_CASE("a core read from a snapshot is the one that was written, and goes on like it") {
-  Busy w;
+  UnderWay w;
   const std::string bytes = w.snapshot();
   World other;
   REQUIRE(other.core.restore(bytes, w.shelf.codec).has_value());
@@ -63,7 +61,7 @@ TEST_CASE("a core read from a snapshot is the one that was written, and goes on 
   CHECK(other.core.now() == w.core.now());
   other.now = w.now;
   for (World* world : {static_cast<World*>(&w), &other}) {
-    world->receive(10, msg::Submit{4, 0, {map(5, kGrid, {2}), fetch(5, kGrid)}, {5}});
+    world->receive(10, msg::Submit{4, 0, {map(5, kFourByFour, {2}), fetch(5, kFourByFour)}, {5}});
     msg::Submit by_name{5, 0, {}, {7}};  // of request 3, before the snapshot
     by_name.program = 3, by_name.first_output = 7, by_name.constants = {{2.5}};
     world->receive(10, by_name);
@@ -78,7 +76,7 @@ TEST_CASE("a core read from a snapshot is the one that was written, and goes on 
 }
 
 TEST_CASE("the next life has a higher term, hears everybody anew, and knows what was answered") {
-  Busy w;
+  UnderWay w;
   const std::string bytes = w.snapshot();
   World other;
   REQUIRE(other.core.restore(bytes, w.shelf.codec).has_value());
@@ -89,20 +87,20 @@ TEST_CASE("the next life has a higher term, hears everybody anew, and knows what
   CHECK(other.core.term() == 2);
   other.wait(kSecond);
   CHECK(other.quiet());  // nobody is taken for silent
-  other.receive(10, msg::Submit{1, 0, {fill(1, kGrid)}, {}});
+  other.receive(10, msg::Submit{1, 0, {fill(1, kFourByFour)}, {}});
   REQUIRE(other.last<msg::SubmitReply>(10) != nullptr);
   CHECK(other.last<msg::SubmitReply>(10)->outcome.ok());
   CHECK(other.count<msg::GraphDone>(10) == 1);  // as it was answered then
-  other.receive(10, msg::Submit{9, 0, {fill(9, kGrid)}, {9}});
+  other.receive(10, msg::Submit{9, 0, {fill(9, kFourByFour)}, {9}});
   CHECK((other.last<msg::SubmitReply>(10)->graph.value >> 40) == 2);
   CHECK(other.last<msg::Log>(1)->term == 2);
 }
 
 TEST_CASE("what waits for a worker is known in the next life, which waits anew") {
-  Busy w;
+  UnderWay w;
   w.drop(1);
   w.drop(2);
-  w.receive(10, msg::Submit{4, 0, {fill(5, kGrid)}, {5}});
+  w.receive(10, msg::Submit{4, 0, {fill(5, kFourByFour)}, {5}});
   w.receive(10, msg::ReleaseArrays{{5}});
   const std::string bytes = w.snapshot();
   World other;
@@ -129,7 +127,7 @@ TEST_CASE("a layer of some results of a task is written with all that the task m
     w.workers.emplace_back(conn, workers.back());
   }
   w.join(10, w.client());
-  ir::Op source = fill(1, kGrid), pair = pair_call(2, 3, kGrid, 1);
+  ir::Op source = fill(1, kFourByFour), pair = pair_call(2, 3, kFourByFour, 1);
   source.hint.devices = pair.hint.devices = workers[0].devices;
   REQUIRE(w.submit(10, 1, {source, pair}, {2, 3}).outcome.ok());
   const msg::Plan plan = w.log<msg::Plan>(1).at(0);
@@ -164,7 +162,7 @@ TEST_CASE("a layer of some results of a task is written with all that the task m
 }
 
 TEST_CASE("what is no snapshot is refused, whatever it is") {
-  Busy w;
+  UnderWay w;
   const std::string bytes = w.snapshot();
   for (std::size_t size = 0; size < bytes.size(); size += 1 + size / 50) {
     World other;

@@ -3,13 +3,12 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-const ir::Grid kGrid = grid({8, 8}, {2, 2});
-
 TEST_CASE("a submission becomes a plan, progress and a result") {
   World w;
   const auto w1 = w.add_worker(1, 2), w2 = w.add_worker(2, 2);
   const auto me = w.join(10, w.client());
-  const auto reply = w.submit(10, 1, {random(1, kGrid), map(2, kGrid, {1}), fetch(2, kGrid)}, {2});
+  const auto reply =
+      w.submit(10, 1, {random(1, kFourByFour), map(2, kFourByFour, {1}), fetch(2, kFourByFour)}, {2});
   REQUIRE_MESSAGE(reply.outcome.ok(), reply.outcome.message);
   REQUIRE(reply.arrays.size() == 1);
   CHECK(reply.arrays[0].first == 2);
@@ -42,7 +41,7 @@ TEST_CASE("a submission becomes a plan, progress and a result") {
     w.complete(plan);
     CHECK(w.count<msg::GraphDone>(10) == 1);
     CHECK(w.core.digest() == before);
-    w.submit(10, 1, {fill(5, kGrid)});
+    w.submit(10, 1, {fill(5, kFourByFour)});
     CHECK(*w.last<msg::SubmitReply>(10) == reply);
     CHECK(w.count<msg::GraphDone>(10) == 2);  // said again, not done again
     CHECK(w.log<msg::Plan>(1).size() == 1);
@@ -69,16 +68,12 @@ TEST_CASE("a submission becomes a plan, progress and a result") {
 namespace tilewise::scheduler::test {
 namespace {
 
-bool mentions(const std::string& text, const std::string& what) {
-  return text.find(what) != std::string::npos;
-}
-
 TEST_CASE("a refused submission says why and leaves no trace") {
   World w;
   const auto w1 = w.add_worker(1, 2);
   const auto me = w.join(10, w.client());
   w.join(11, w.client());
-  w.submit(11, 1, {fill(1, kGrid)}, {1});
+  w.submit(11, 1, {fill(1, kFourByFour)}, {1});
   std::uint64_t request = 0;
   const auto refused = [&](std::vector<ir::Op> ops, std::vector<std::uint64_t> holds, Errc code,
                            const std::string& what) {
@@ -90,68 +85,68 @@ TEST_CASE("a refused submission says why and leaves no trace") {
     CHECK_FALSE(reply.graph);
     CHECK(static_cast<int>(w.log<msg::Plan>(1).size()) == plans);
   };
-  ir::Op op = map(2, kGrid, {1});
+  ir::Op op = map(2, kFourByFour, {1});
   op.label = "residual";
   refused({op}, {2}, Errc::kNotFound, "op 0 (map 'residual')");  // another session's 1
-  refused({fill(1, kGrid), map(2, grid({8, 8}, {2, 2}), {1, 9})}, {2}, Errc::kNotFound, "array 9");
-  refused({fill(1, kGrid), fill(1, kGrid)}, {1}, Errc::kAlreadyExists, "op 1");
-  refused({fill(1, kGrid)}, {5}, Errc::kNotFound, "array 5");
-  refused({map(1, kGrid, {1})}, {1}, Errc::kNotFound, "array 1");  // itself
+  refused({fill(1, kFourByFour), map(2, grid({8, 8}, {2, 2}), {1, 9})}, {2}, Errc::kNotFound, "array 9");
+  refused({fill(1, kFourByFour), fill(1, kFourByFour)}, {1}, Errc::kAlreadyExists, "op 1");
+  refused({fill(1, kFourByFour)}, {5}, Errc::kNotFound, "array 5");
+  refused({map(1, kFourByFour, {1})}, {1}, Errc::kNotFound, "array 1");  // itself
 
   const ir::Grid wide = grid({8, 9}, {2, 3});
-  refused({fill(1, kGrid), map(2, wide, {1})}, {2}, Errc::kOutOfRange, "op 1");
-  refused({fill(1, kGrid), fill(2, wide), matmul(3, wide, 2, kGrid, 1)}, {3}, Errc::kShapeMismatch,
-          "op 2 (matmul)");
-  refused({fill(1, kGrid), fill(2, wide), matmul(3, wide, 2, kGrid, 1)}, {3}, Errc::kShapeMismatch,
-          "(8, 9) x (8, 8)");
+  refused({fill(1, kFourByFour), map(2, wide, {1})}, {2}, Errc::kOutOfRange, "op 1");
+  refused({fill(1, kFourByFour), fill(2, wide), matmul(3, wide, 2, kFourByFour, 1)}, {3},
+          Errc::kShapeMismatch, "op 2 (matmul)");
+  refused({fill(1, kFourByFour), fill(2, wide), matmul(3, wide, 2, kFourByFour, 1)}, {3},
+          Errc::kShapeMismatch, "(8, 9) x (8, 8)");
 
-  op = fill(1, kGrid);
+  op = fill(1, kFourByFour);
   op.hint.devices = {DeviceId{77}};
   refused({op}, {1}, Errc::kNotFound, "77");
   op.hint.devices = {me.devices[0]};
   refused({op}, {1}, Errc::kNotFound, "no device");  // clients run nothing
-  op = fill(1, kGrid);
+  op = fill(1, kFourByFour);
   op.attrs = ir::MatmulAttrs{};
   refused({op}, {1}, Errc::kInvalidArgument, "op 0");
-  op = fill(1, kGrid);
+  op = fill(1, kFourByFour);
   op.operands.resize(1000);
   refused({op}, {1}, Errc::kLimitExceeded, "1000 operands");
-  op = fill(1, kGrid);
+  op = fill(1, kFourByFour);
   op.outputs.clear();
   refused({op}, {}, Errc::kShapeMismatch, "op 0");
-  op = fill(1, kGrid);
+  op = fill(1, kFourByFour);
   op.kind = static_cast<ir::OpKind>(200);
   refused({op}, {1}, Errc::kInvalidArgument, "op 0");
-  op = fetch(1, kGrid);
+  op = fetch(1, kFourByFour);
   op.operands.clear();
   refused({op}, {}, Errc::kInvalidArgument, "op 0");
-  op = fetch(1, kGrid);
+  op = fetch(1, kFourByFour);
   op.hint.devices = {w1.devices[0]};
-  refused({fill(1, kGrid), op}, {}, Errc::kPlacementConflict, "w1/host:0");
-  op = fill(1, kGrid);
+  refused({fill(1, kFourByFour), op}, {}, Errc::kPlacementConflict, "w1/host:0");
+  op = fill(1, kFourByFour);
   op.kind = ir::OpKind::kCall;
   op.attrs = ir::CallAttrs{"blur", "1.0"};
   refused({op}, {1}, Errc::kNotFound, "blur");
   refused(std::vector<ir::Op>(limits::kMaxOpsPerSubmit + 1), {}, Errc::kLimitExceeded, "65537 ops");
 
-  const auto fine = w.submit(10, ++request, {fill(1, kGrid)}, {1});
+  const auto fine = w.submit(10, ++request, {fill(1, kFourByFour)}, {1});
   CHECK(fine.outcome.ok());  // no number was used up
   SUBCASE("numbers in use stay in use until released") {
-    refused({fill(1, kGrid)}, {1}, Errc::kAlreadyExists, "number 1");
+    refused({fill(1, kFourByFour)}, {1}, Errc::kAlreadyExists, "number 1");
     w.receive(10, msg::ReleaseArrays{{1}});
-    refused({map(2, kGrid, {1})}, {2}, Errc::kNotFound, "array 1");
-    CHECK(w.submit(10, ++request, {fill(1, kGrid)}, {1}).outcome.ok());
+    refused({map(2, kFourByFour, {1})}, {2}, Errc::kNotFound, "array 1");
+    CHECK(w.submit(10, ++request, {fill(1, kFourByFour)}, {1}).outcome.ok());
   }
   SUBCASE("a refusal is remembered like any answer") {
-    const auto first = w.submit(10, ++request, {map(2, kGrid, {55})}, {2});
+    const auto first = w.submit(10, ++request, {map(2, kFourByFour, {55})}, {2});
     CHECK_FALSE(first.outcome.ok());
-    CHECK(w.submit(10, request, {fill(2, kGrid)}, {2}) == first);
+    CHECK(w.submit(10, request, {fill(2, kFourByFour)}, {2}) == first);
   }
   SUBCASE("old requests are not executed again, remembered or not") {
-    for (int i = 0; i < 300; ++i) w.submit(10, ++request, {fill(100 + request, kGrid)});
+    for (int i = 0; i < 300; ++i) w.submit(10, ++request, {fill(100 + request, kFourByFour)});
     const auto plans = w.log<msg::Plan>(1).size();
-    CHECK(w.submit(10, 1, {fill(2, kGrid)}, {2}).outcome.code == Errc::kUnavailable);
-    CHECK(w.submit(10, 0, {fill(2, kGrid)}, {2}).outcome.code == Errc::kUnavailable);
+    CHECK(w.submit(10, 1, {fill(2, kFourByFour)}, {2}).outcome.code == Errc::kUnavailable);
+    CHECK(w.submit(10, 0, {fill(2, kFourByFour)}, {2}).outcome.code == Errc::kUnavailable);
     CHECK(w.log<msg::Plan>(1).size() == plans);
   }
 }
@@ -159,10 +154,10 @@ TEST_CASE("a refused submission says why and leaves no trace") {
 TEST_CASE("nobody is there to work") {
   World w;
   w.join(10, w.client());
-  CHECK(w.submit(10, 1, {fill(1, kGrid)}, {1}).outcome.code == Errc::kUnavailable);
-  CHECK(w.submit(10, 2, {provide(1, kGrid)}, {1}).outcome.ok());
+  CHECK(w.submit(10, 1, {fill(1, kFourByFour)}, {1}).outcome.code == Errc::kUnavailable);
+  CHECK(w.submit(10, 2, {provide(1, kFourByFour)}, {1}).outcome.ok());
   w.add_worker(1, 1);
-  CHECK(w.submit(10, 3, {map(2, kGrid, {1})}, {2}).outcome.ok());
+  CHECK(w.submit(10, 3, {map(2, kFourByFour, {1})}, {2}).outcome.ok());
 }
 
 TEST_CASE("what can never fit is refused with an account") {
@@ -195,11 +190,11 @@ TEST_CASE("limits of graphs and ops") {
   World w(Options{.max_graphs = 2, .max_live_ops = 3});
   w.add_worker(1, 1);
   w.join(10, w.client());
-  CHECK(w.submit(10, 1, {fill(1, kGrid)}, {1}).outcome.ok());
-  CHECK(w.submit(10, 2, {fill(2, kGrid), fill(3, kGrid, 2), fill(4, kGrid, 3)}, {2, 3, 4}).outcome.code ==
-        Errc::kLimitExceeded);
-  CHECK(w.submit(10, 3, {fill(2, kGrid)}, {2}).outcome.ok());
-  CHECK(w.submit(10, 4, {fill(3, kGrid)}, {3}).outcome.code == Errc::kLimitExceeded);
+  CHECK(w.submit(10, 1, {fill(1, kFourByFour)}, {1}).outcome.ok());
+  CHECK(w.submit(10, 2, {fill(2, kFourByFour), fill(3, kFourByFour, 2), fill(4, kFourByFour, 3)}, {2, 3, 4})
+            .outcome.code == Errc::kLimitExceeded);
+  CHECK(w.submit(10, 3, {fill(2, kFourByFour)}, {2}).outcome.ok());
+  CHECK(w.submit(10, 4, {fill(3, kFourByFour)}, {3}).outcome.code == Errc::kLimitExceeded);
 }
 
 TEST_CASE("empty work ends at once") {
@@ -208,7 +203,7 @@ TEST_CASE("empty work ends at once") {
   w.join(10, w.client());
   w.submit(10, 1, {});
   CHECK(w.count<msg::GraphDone>(10) == 1);
-  w.submit(10, 2, {fill(1, kGrid)});  // nobody wants it
+  w.submit(10, 2, {fill(1, kFourByFour)});  // nobody wants it
   CHECK(w.count<msg::GraphDone>(10) == 2);
   const ir::Grid none = grid({0, 8}, {2, 2});
   CHECK(w.submit(10, 3, {random(1, none), map(2, none, {1}), fetch(2, none)}, {1, 2}).outcome.ok());
@@ -223,9 +218,9 @@ TEST_CASE("passes can be switched off; explicit devices are kept") {
   for (World* world : {&plain, &w}) {
     world->add_worker(1, 4);
     world->join(10, world->client());
-    ir::Op second = map(2, kGrid, {1});
+    ir::Op second = map(2, kFourByFour, {1});
     second.hint.devices = {DeviceId{3}};
-    CHECK(world->submit(10, 1, {random(1, kGrid), second}, {2}).outcome.ok());
+    CHECK(world->submit(10, 1, {random(1, kFourByFour), second}, {2}).outcome.ok());
   }
   CHECK(plain.log<msg::Plan>(1)[0].ops.size() == 2);
   // Its user is on device 3, so the operand is made there as well.
@@ -241,7 +236,7 @@ TEST_CASE("plug-in kernels run where they are offered") {
   join.plugins = {{"blur", "1.0", 42}};
   const auto with = w.join(2, join);
   w.join(10, w.client());
-  ir::Op call = fill(1, kGrid);
+  ir::Op call = fill(1, kFourByFour);
   call.kind = ir::OpKind::kCall;
   call.attrs = ir::CallAttrs{"blur", "1.0"};
   CHECK(w.submit(10, 1, {call}, {1}).outcome.ok());
@@ -259,9 +254,9 @@ TEST_CASE("two runs of the same events agree") {
     World w;
     w.add_worker(1, 3);
     w.join(10, w.client());
-    w.submit(10, 1, {random(1, kGrid), map(2, kGrid, {1}), fetch(2, kGrid)}, {2});
+    w.submit(10, 1, {random(1, kFourByFour), map(2, kFourByFour, {1}), fetch(2, kFourByFour)}, {2});
     w.add_worker(2, 1);
-    w.submit(10, 2, {map(3, kGrid, {2})}, {3});
+    w.submit(10, 2, {map(3, kFourByFour, {2})}, {3});
     w.complete(w.log<msg::Plan>(1)[0]);
     w.drop(2);
     return w.core.digest();

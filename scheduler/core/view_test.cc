@@ -4,8 +4,6 @@
 namespace tilewise::scheduler::test {
 namespace {
 
-const ir::Grid kGrid = grid({8, 8}, {2, 2});
-
 World watched() {
   Options options;
   options.history_graphs = 2;
@@ -29,7 +27,8 @@ TEST_CASE("a graph is seen from its submission to beyond its end") {
   const auto me = w.add_worker(1, 1);
   w.join(10, w.client());
   const GraphId id =
-      w.submit(10, 1, {named(random(1, kGrid), "noise"), named(map(2, kGrid, {1}), "minus")}, {2}).graph;
+      w.submit(10, 1, {named(random(1, kFourByFour), "noise"), named(map(2, kFourByFour, {1}), "minus")}, {2})
+          .graph;
   w.now += kSecond;
   GraphView g = seen<GraphView>(w, GraphRequest{id});
   CHECK(g.summary.running);
@@ -121,7 +120,7 @@ TEST_CASE("only the last graphs are remembered") {
   w.join(10, w.client());
   std::vector<GraphId> ids;
   for (std::uint64_t i = 1; i <= 4; ++i) {
-    ids.push_back(w.submit(10, i, {fill(i, kGrid)}, {i}).graph);
+    ids.push_back(w.submit(10, i, {fill(i, kFourByFour)}, {i}).graph);
     w.complete(w.log<msg::Plan>(1).back());
     w.receive(10, msg::ReleaseArrays{{i}});
     w.apply_logs();
@@ -137,7 +136,7 @@ TEST_CASE("nothing is remembered where nobody asked for it") {
   World w;
   w.add_worker(1, 1);
   w.join(10, w.client());
-  const GraphId id = w.submit(10, 1, {fill(1, kGrid)}, {1}).graph;
+  const GraphId id = w.submit(10, 1, {fill(1, kFourByFour)}, {1}).graph;
   CHECK(overview(w).graphs.size() == 1);  // running ones are always seen
   w.complete(w.log<msg::Plan>(1)[0]);
   CHECK(overview(w).graphs.empty());
@@ -149,10 +148,11 @@ TEST_CASE("what a failure has reached is told also of ops that were over before 
   World w = watched();
   const auto me = w.add_worker(1, 1);
   w.join(10, w.client());
-  w.submit(10, 1,
-           {named(random(1, kGrid), "noise"), named(matmul(2, kGrid, 1, kGrid, 1), "square"),
-            named(random(3, kGrid, 8), "other")},
-           {2, 3});
+  w.submit(
+      10, 1,
+      {named(random(1, kFourByFour), "noise"), named(matmul(2, kFourByFour, 1, kFourByFour, 1), "square"),
+       named(random(3, kFourByFour, 8), "other")},
+      {2, 3});
   const msg::Plan plan = w.log<msg::Plan>(1)[0];
   REQUIRE(plan.ops.size() == 3);
   // Those two have ended, and nobody reads them any more: they are forgotten while the third still runs.
@@ -175,7 +175,8 @@ TEST_CASE("a failure names its root cause and what depended on it") {
   World w = watched();
   const auto me = w.add_worker(1, 1);
   w.join(10, w.client());
-  w.submit(10, 1, {named(random(1, kGrid), "noise"), named(random(2, kGrid, 8), "other")}, {1, 2});
+  w.submit(10, 1, {named(random(1, kFourByFour), "noise"), named(random(2, kFourByFour, 8), "other")},
+           {1, 2});
   const msg::Plan plan = w.log<msg::Plan>(1)[0];
   w.receive(1, msg::TaskFailed{plan.ops[0].id, me.devices[0], 3, {Errc::kTaskFailed, "it broke"}});
   CHECK(w.core.graph_of(plan.ops[0].id) == plan.graph);
@@ -200,7 +201,8 @@ TEST_CASE("arrays are listed with where their blocks are") {
   World w = watched();
   const auto me = w.add_worker(1, 2);
   w.join(10, w.client());
-  w.submit(10, 1, {named(fill(1, kGrid), "small"), named(fill(2, grid({64, 64}, {8, 8})), "large")}, {1, 2});
+  w.submit(10, 1, {named(fill(1, kFourByFour), "small"), named(fill(2, grid({64, 64}, {8, 8})), "large")},
+           {1, 2});
   ArrayList list = seen<ArrayList>(w, ArraysRequest{});
   REQUIRE(list.arrays.size() == 2);
   CHECK(list.arrays[0].label == "large");
@@ -228,7 +230,7 @@ TEST_CASE("looking changes nothing") {
   World w = watched();
   w.add_worker(1, 1);
   w.join(10, w.client());
-  const GraphId id = w.submit(10, 1, {fill(1, kGrid)}, {1}).graph;
+  const GraphId id = w.submit(10, 1, {fill(1, kFourByFour)}, {1}).graph;
   const std::uint64_t before = w.core.digest();
   for (const ViewRequest& request : {ViewRequest(OverviewRequest{}), ViewRequest(GraphRequest{id}),
                                      ViewRequest(ArraysRequest{}), ViewRequest(ArrayRequest{ArrayId{1}})})
@@ -260,7 +262,7 @@ TEST_CASE("an operator cancels a graph, once") {
   World w = watched();
   w.add_worker(1, 1);
   w.join(10, w.client());
-  const GraphId id = w.submit(10, 1, {fill(1, kGrid)}, {1}).graph;
+  const GraphId id = w.submit(10, 1, {fill(1, kFourByFour)}, {1}).graph;
   w.step({OperatorCancel{GraphId{99}}});
   CHECK(w.count<msg::GraphDone>(10) == 0);
   w.step({OperatorCancel{id}});
@@ -275,7 +277,7 @@ TEST_CASE("an operator releases an array: its session's hold ends") {
   World w = watched();
   w.add_worker(1, 1);
   w.join(10, w.client());
-  w.submit(10, 1, {fill(1, kGrid)}, {1});
+  w.submit(10, 1, {fill(1, kFourByFour)}, {1});
   w.complete(w.log<msg::Plan>(1)[0]);
   const ArrayId id = seen<ArrayList>(w, ArraysRequest{}).arrays.at(0).id;
   w.step({OperatorRelease{ArrayId{99}}});
@@ -287,14 +289,14 @@ TEST_CASE("an operator releases an array: its session's hold ends") {
   w.step({OperatorRelease{id}});
   w.receive(10, msg::ReleaseArrays{{1}});
   CHECK(w.log<msg::Release>(1).size() == 1);
-  CHECK(!w.submit(10, 2, {map(3, kGrid, {1})}, {3}).outcome.ok());  // its client can name it no more
+  CHECK(!w.submit(10, 2, {map(3, kFourByFour, {1})}, {3}).outcome.ok());  // its client can name it no more
 }
 
 TEST_CASE("a worker that is to leave gets nothing new, and says what is left on it") {
   World w = watched();
   const auto a = w.add_worker(1, 1, "a"), b = w.add_worker(2, 1, "b");
   w.join(10, w.client());
-  w.submit(10, 1, {random(1, kGrid)}, {1});
+  w.submit(10, 1, {random(1, kFourByFour)}, {1});
   const msg::Plan first = w.log<msg::Plan>(1)[0];
   CHECK(first.ops[0].placement.owned_count(a.devices[0]) == 8);
   w.step({OperatorDrain{a.you}});
@@ -307,17 +309,17 @@ TEST_CASE("a worker that is to leave gets nothing new, and says what is left on 
   CHECK(overview(w).draining[0].tasks_left == 0);
   // Also where readers would rather be with what they read, and where a plan made before could be taken.
   for (std::uint64_t n = 2; n < 9; ++n) {
-    w.submit(10, n, {map(n, kGrid, {1})}, {n});
+    w.submit(10, n, {map(n, kFourByFour, {1})}, {n});
     const msg::Plan plan = w.log<msg::Plan>(2).back();
     CHECK(plan.ops.back().placement.owned_count(a.devices[0]) == 0);
     CHECK(plan.ops.back().placement.owned_count(b.devices[0]) == 16);
     w.complete(plan);
   }
-  ir::Op there = random(20, kGrid);
+  ir::Op there = random(20, kFourByFour);
   there.hint.devices = {a.devices[0]};
   CHECK(w.submit(10, 20, {there}, {20}).outcome.code == Errc::kUnavailable);
   w.step({OperatorDrain{b.you}});
-  CHECK(w.submit(10, 21, {random(21, kGrid)}, {21}).outcome.code == Errc::kUnavailable);
+  CHECK(w.submit(10, 21, {random(21, kFourByFour)}, {21}).outcome.code == Errc::kUnavailable);
   w.step({OperatorDrain{a.you, false}, OperatorDrain{b.you, false}, OperatorDrain{WorkerId{77}}});
   CHECK(overview(w).draining.size() == 1);  // until nothing is on its way from there
   const std::vector<msg::Drain> orders = w.log<msg::Drain>(2);
@@ -326,7 +328,7 @@ TEST_CASE("a worker that is to leave gets nothing new, and says what is left on 
   w.receive(2, msg::Drained{a.you, orders.back().round, 0});
   CHECK(w.log<msg::Drain>(1).back().order == msg::DrainOrder::kGoOn);
   CHECK(overview(w).draining.empty());
-  CHECK(w.submit(10, 22, {random(22, kGrid)}, {22}).outcome.ok());
+  CHECK(w.submit(10, 22, {random(22, kFourByFour)}, {22}).outcome.ok());
   CHECK(w.log<msg::Plan>(1).back().ops[0].placement.owned_count(a.devices[0]) == 8);
 }
 
@@ -334,7 +336,7 @@ TEST_CASE("what was measured of an op and of a graph stands beside what was pred
   World w = watched();
   const auto me = w.add_worker(1, 1);
   w.join(10, w.client());
-  const GraphId id = w.submit(10, 1, {random(1, kGrid)}, {1}).graph;
+  const GraphId id = w.submit(10, 1, {random(1, kFourByFour)}, {1}).graph;
   const msg::Plan plan = w.log<msg::Plan>(1)[0];
   msg::Progress progress;
   progress.ops = {{plan.ops[0].id, me.devices[0], 5, 0}};
@@ -367,7 +369,7 @@ TEST_CASE("what was measured of an op and of a graph stands beside what was pred
   CHECK(g.peaks[0].bytes == 700);  // it has ended
   CHECK(g.ops[0].busy_s == doctest::Approx(0.003));
   // The next finds what is there, and does not run alone: so says that of both.
-  const GraphId second = w.submit(10, 2, {random(2, kGrid)}, {2}).graph;
+  const GraphId second = w.submit(10, 2, {random(2, kFourByFour)}, {2}).graph;
   progress.devices[0].bytes_used = progress.devices[0].bytes_high = 6000;
   w.receive(1, progress);
   g = seen<GraphView>(w, GraphRequest{second});
@@ -375,7 +377,7 @@ TEST_CASE("what was measured of an op and of a graph stands beside what was pred
   CHECK(g.peaks[0].bytes == 6000);
   CHECK(g.peaks[0].before == 5000);
   CHECK(g.alone);
-  const GraphId third = w.submit(10, 3, {random(3, kGrid)}, {3}).graph;
+  const GraphId third = w.submit(10, 3, {random(3, kFourByFour)}, {3}).graph;
   for (const GraphId each : {second, third}) CHECK(!seen<GraphView>(w, GraphRequest{each}).alone);
   CHECK(seen<GraphView>(w, GraphRequest{id}).alone);
   // What has been freed was not nothing.

@@ -12,7 +12,7 @@ namespace tilewise::place {
 namespace {
 
 // Devices with processes of their own, on hosts of their own.
-std::vector<Device> apart(int n) {
+std::vector<Device> own_workers(int n) {
   std::vector<Device> out = hosts(n);
   for (Device& d : out) d.worker = WorkerId{d.id.value};
   return out;
@@ -228,7 +228,7 @@ const ir::Grid kRows = grid({2048, 2048}, {256, 2048}), kColumns = grid({2048, 2
 const ir::View kAll = ir::View::identity({2048, 2048});
 
 TEST_CASE("rows to columns: half of the array moves between two, each piece from who has it") {
-  Case c = gather(kRows, kAll, kColumns, apart(2));
+  Case c = gather(kRows, kAll, kColumns, own_workers(2));
   const Outcome out = cut(c, rows(kColumns, c.devices, 1));
   REQUIRE(out.cut);
   CHECK(out.whole.bytes == 2048.0 * 2048 * 8);
@@ -242,7 +242,7 @@ TEST_CASE("rows to columns: half of the array moves between two, each piece from
 TEST_CASE(
     "what several devices exchange moves once, in one array where there are too many parts for operands") {
   for (const int n : {3, 4, 8}) {
-    Case c = gather(kRows, kAll, kColumns, apart(n));
+    Case c = gather(kRows, kAll, kColumns, own_workers(n));
     const Outcome out = cut(c, rows(kColumns, c.devices, 1));
     REQUIRE(out.cut);
     std::int64_t stay = 0;  // elements
@@ -257,7 +257,7 @@ TEST_CASE(
 
 TEST_CASE("windows: of a neighbour's block only the rows that reach into it") {
   const ir::Grid rod = grid({4096, 1024}, {512, 1024});
-  Case c = windows(rod, 2, 1, apart(2));
+  Case c = windows(rod, 2, 1, own_workers(2));
   const Outcome out = cut(c, rows(rod, c.devices));
   REQUIRE(out.cut);
   CHECK(out.whole.bytes == 2 * 512.0 * 1024 * 8);
@@ -266,7 +266,7 @@ TEST_CASE("windows: of a neighbour's block only the rows that reach into it") {
   CHECK(out.makers.size() == 1);
   CHECK(out.makers[0].outputs[0].grid.shape() == ir::Shape{3, 1024});
   // Fifteen parts are the most that operands name for eight devices in a row.
-  Case eight = windows(rod, 1, 1, apart(8));
+  Case eight = windows(rod, 1, 1, own_workers(8));
   const Outcome many = cut(eight, rows(rod, eight.devices));
   REQUIRE(many.cut);
   CHECK(many.moved.bytes == 7 * 2 * 1024.0 * 8);
@@ -278,7 +278,7 @@ TEST_CASE(
   const ir::Grid one = grid({4096, 1024}, {4096, 1024});
   const auto wanted = [&](const ir::View& view) {
     const ir::Grid to = *ir::Grid::uniform(view.shape, view.shape);
-    Case c = gather(one, view, to, apart(2));
+    Case c = gather(one, view, to, own_workers(2));
     c.placements = {ir::Placement::whole({1, 1}, ir::Rule::constant(2, DeviceId{1}))};
     const Outcome out = cut(c, ir::Placement::whole(to.counts(), ir::Rule::constant(to.rank(), DeviceId{2})));
     REQUIRE(out.cut);
@@ -297,7 +297,7 @@ TEST_CASE(
 TEST_CASE("elementwise ops elsewhere get what their view shows") {
   const ir::Grid one = grid({4096, 1024}, {4096, 1024}), to = grid({10, 1024}, {10, 1024});
   Case c = map_of(to, {{one, *ir::View::identity({4096, 1024}).slice(0, 10, 20, 1)}}, 2);
-  c.devices = apart(2);
+  c.devices = own_workers(2);
   c.placements = {ir::Placement::whole({1, 1}, ir::Rule::constant(2, DeviceId{1}))};
   const Outcome out = cut(c, ir::Placement::whole({1, 1}, ir::Rule::constant(2, DeviceId{2})));
   REQUIRE(out.cut);
@@ -307,24 +307,24 @@ TEST_CASE("elementwise ops elsewhere get what their view shows") {
 
 TEST_CASE("nothing is cut") {
   const auto none = [](Case c, const ir::Placement& reader) { return !cut(c, reader).cut; };
-  const ir::Placement columns = rows(kColumns, apart(2), 1);
+  const ir::Placement columns = rows(kColumns, own_workers(2), 1);
   SUBCASE("where blocks are read in place") {
-    Case c = gather(kRows, kAll, kColumns, apart(2));
+    Case c = gather(kRows, kAll, kColumns, own_workers(2));
     for (Device& d : c.devices) d.host = 0;
     CHECK(none(c, columns));
   }
   SUBCASE("inside a process") {
-    Case c = gather(kRows, kAll, kColumns, apart(2));
+    Case c = gather(kRows, kAll, kColumns, own_workers(2));
     for (Device& d : c.devices) d.worker = WorkerId{1}, d.kind = kCudaKind;
     CHECK(none(c, columns));
   }
   SUBCASE("where blocks are needed whole") {
-    Case c = gather(kRows, kAll, kRows, apart(2));
+    Case c = gather(kRows, kAll, kRows, own_workers(2));
     const std::vector<Device> turned{c.devices[1], c.devices[0]};
     CHECK(none(c, rows(kRows, turned)));
     const ir::View most = *kAll.slice(1, 0, 1900, 1);
     const ir::Grid to = grid({2048, 1900}, {256, 1900});
-    Case nearly = gather(kRows, most, to, apart(2));
+    Case nearly = gather(kRows, most, to, own_workers(2));
     CHECK(none(nearly, rows(to, turned)));
   }
   SUBCASE("where a host needs whole blocks, if each of its devices only parts: they come there once") {
@@ -335,21 +335,21 @@ TEST_CASE("nothing is cut") {
     CHECK(none(c, rows(kColumns, {four[2], four[3]}, 1)));
   }
   SUBCASE("where who has the blocks is a client, or is being drained") {
-    Case c = gather(kRows, kAll, kColumns, apart(2));
+    Case c = gather(kRows, kAll, kColumns, own_workers(2));
     c.placements = {ir::Placement::whole(kRows.counts(), ir::Rule::constant(2, DeviceId{77}))};
     CHECK(none(c, columns));
-    Case drained = gather(kRows, kAll, kColumns, apart(2));
+    Case drained = gather(kRows, kAll, kColumns, own_workers(2));
     const Request request = drained.request();
     CHECK(!cut_for(request, 0, columns, std::span(drained.devices).first(1), 15).cut);
   }
   SUBCASE("where it would win next to nothing") {
     const ir::Grid small = grid({64, 64}, {8, 64}), across = grid({64, 64}, {64, 8});
-    Case c = gather(small, ir::View::identity({64, 64}), across, apart(2));
+    Case c = gather(small, ir::View::identity({64, 64}), across, own_workers(2));
     CHECK(none(c, rows(across, c.devices, 1)));
     CHECK(cut(c, rows(across, c.devices, 1), {.always = true}).cut);
   }
   SUBCASE("where there is no room for pieces") {
-    Case c = gather(kRows, kAll, kColumns, apart(2));
+    Case c = gather(kRows, kAll, kColumns, own_workers(2));
     for (Device& d : c.devices) d.memory_bytes = 40 << 20, d.stays_bytes = 32 << 20;
     const Request request = c.request();
     const CutChoice choice = cut_for(request, 0, columns, c.devices, 15);
@@ -358,10 +358,10 @@ TEST_CASE("nothing is cut") {
   }
   SUBCASE("past the limits") {
     const ir::Grid fine = grid({1 << 20, 64}, {16, 64}), wide = grid({1 << 20, 64}, {1 << 20, 1});
-    Case c = gather(fine, ir::View::identity(fine.shape()), wide, apart(2));
+    Case c = gather(fine, ir::View::identity(fine.shape()), wide, own_workers(2));
     const Request request = c.request();
     CHECK(!cut_for(request, 0, rows(wide, c.devices, 1), c.devices, 15).cut);
-    Case dealt = gather(grid({2048, 2048}, {1, 2048}), kAll, kColumns, apart(2));
+    Case dealt = gather(grid({2048, 2048}, {1, 2048}), kAll, kColumns, own_workers(2));
     dealt.placements = {rows(dealt.arrays[0].grid, dealt.devices, 0, true)};
     const Request other = dealt.request();
     CHECK(!cut_for(other, 0, columns, dealt.devices, 15).cut);
@@ -391,10 +391,10 @@ TEST_CASE("in random worlds the same elements are read, and no more bytes move t
     const int n = static_cast<int>(prng.between(2, 5));
     const ir::Grid from = grid(shape, block), space = grid(view.shape, to);
     const bool windowed = prng.chance(0.4);
-    Case c = windowed ? windows(from, prng.between(0, 3), prng.between(0, 3), apart(n))
-                      : gather(from, view, space, apart(n));
+    Case c = windowed ? windows(from, prng.between(0, 3), prng.between(0, 3), own_workers(n))
+                      : gather(from, view, space, own_workers(n));
     const auto some = [&](const ir::Grid& g) {
-      std::vector<Device> devices = apart(n);
+      std::vector<Device> devices = own_workers(n);
       if (prng.chance(0.5)) std::swap(devices.front(), devices.back());
       return prng.chance(0.5)
                  ? even(g, devices, prng.chance(0.3))

@@ -50,8 +50,8 @@ void disturb(Monkey& monkey, const Graphs& graphs, const Session& one, const Ses
 void print(Counts& counts) {
   std::sort(counts.ready_s.begin(), counts.ready_s.end());
   const WayCounts& w = counts.ways;
-  std::printf("%d graphs, %d asked again, %d given up by their client\n", counts.graphs.load(),
-              counts.asked_again.load(), counts.cancelled.load());
+  std::printf("%d graphs, %d asked again, %d late, %d given up by their client\n", counts.graphs.load(),
+              counts.asked_again.load(), counts.late.load(), counts.cancelled.load());
   std::printf(
       "killed: %d workers (%d came back by themselves), %d schedulers (ready again in at most %.2f s), %d "
       "clients\n",

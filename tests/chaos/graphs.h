@@ -9,6 +9,13 @@
 
 namespace tilewise::testing {
 
+// Whoever asks for a graph. `file`: a name that nobody else uses, on the workers' host.
+struct Asking {
+  const Session& session;
+  std::string file;
+  Counts& counts;
+};
+
 class Graphs {
  public:
   // `large`: 1e4 tasks and more each. `only`: the kind of this name, or all. `folder`: on the workers' host, for files. Throws
@@ -25,7 +32,7 @@ class Graphs {
     std::string name;
     // What it needs may be gone with workers, uploads and files; else whatever is lost can be made again.
     bool can_be_lost;
-    std::vector<double> (*run)(const Session&, const std::string& file);
+    std::vector<double> (*run)(const Asking&);
   };
   std::vector<double> ask(const Kind& kind, const Session& session, const std::string& file,
                           Counts& counts) const;

@@ -22,8 +22,8 @@ struct Settings {
 };
 
 struct Counts {
-  // Of graphs. Asked again: their results were lost, as they may be.
-  std::atomic<int> graphs{0}, asked_again{0}, cancelled{0}, wrong{0}, failed{0};
+  // Of graphs. Asked again: their results were lost, as they may be. Late: a minute was not enough, but they went on.
+  std::atomic<int> graphs{0}, asked_again{0}, late{0}, cancelled{0}, wrong{0}, failed{0};
   int workers_killed = 0, schedulers_killed = 0, clients_killed = 0, stops = 0, long_stops = 0,
       clients_stopped = 0, told_to_leave = 0;
   int respawned = 0;  // of the workers killed: another process came in their place by itself

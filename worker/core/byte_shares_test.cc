@@ -12,12 +12,12 @@ using namespace tilewise::worker::test;
 namespace {
 
 constexpr SessionId kOne{1}, kTwo{2}, kThree{3};
-constexpr std::int64_t kBlock = 4096;
+constexpr std::int64_t kEach = 4096;                         // bytes of a block
 constexpr auto has_asked = [](SessionId) { return false; };  // all of it
 
 // Two sessions on a device of so many blocks, with a disk below it if `disk` > 0. Everything that is begun ends at once.
 struct Rivals {
-  Rivals(std::int64_t blocks, std::int64_t disk) : lists(blocks * kBlock, 2, disk * kBlock) {}
+  Rivals(std::int64_t blocks, std::int64_t disk) : lists(blocks * kEach, 2, disk * kEach) {}
   void log(std::vector<msg::LogEntry> entries) {
     take(lists.log(std::move(entries)));
     while (launched > done || !open.empty()) end_what_runs();
@@ -37,13 +37,13 @@ struct Rivals {
   // `session` makes an array of so many blocks and holds it.
   static msg::Plan makes(SessionId session, std::uint64_t id, std::int64_t blocks,
                          std::uint32_t weight = 100) {
-    msg::Plan plan = plan_of({on(kHere, id, source(id * 10, blocks, kBlock / 8))}, {ArrayId{id * 10}}, id);
+    msg::Plan plan = plan_of({on(kHere, id, source(id * 10, blocks, kEach / 8))}, {ArrayId{id * 10}}, id);
     plan.session = session, plan.weight = weight;
     return plan;
   }
   // It reads it all, block by block, and keeps nothing.
   static msg::Plan reads(SessionId session, std::uint64_t id, std::uint64_t array, std::int64_t blocks) {
-    const ir::Op a = source(array, blocks, kBlock / 8);
+    const ir::Op a = source(array, blocks, kEach / 8);
     msg::Plan plan = plan_of({on(kHere, id, map_of(array, id * 10, a.space))}, {}, id);
     plan.session = session;
     return plan;
@@ -203,7 +203,7 @@ TEST_CASE("who frees as much as it takes is not put off for who waits for memory
     plan.session = session;
     return plan;
   };
-  const ir::Op from_peer = source(30, 1, kBlock / 8), many = source(20, 12, kBlock / 8);
+  const ir::Op from_peer = source(30, 1, kEach / 8), many = source(20, 12, kEach / 8);
   // As large, but not in the place of what it reads: that is read from its end.
   ir::Op turned = map_of(20, 21, many.space);
   turned.operands[0].view = *turned.operands[0].view.slice(0, {}, {}, -1);
@@ -211,7 +211,7 @@ TEST_CASE("who frees as much as it takes is not put off for who waits for memory
   device.log(
       {of(kTwo, plan_of({on(kPeer, 1, from_peer), on(kHere, 2, map_of(30, 31, from_peer.space))}, {}, 1)),
        of(kTwo, plan_of({on(kHere, 3, many)}, {ArrayId{20}}, 2))});
-  device.log({of(kOne, plan_of({on(kHere, 4, source(40, 3, 2 * kBlock / 8))}, {ArrayId{40}}, 3))});
+  device.log({of(kOne, plan_of({on(kHere, 4, source(40, 3, 2 * kEach / 8))}, {ArrayId{40}}, 3))});
   REQUIRE(device.lists.core->counters().tasks_done < 12 + 3);
   device.log({of(kTwo, plan_of({on(kHere, 5, turned)}, {ArrayId{21}}, 4)), msg::Release{{ArrayId{20}}}});
   // A block more than it takes to begin with one of the first session's: room for nothing but what gives as much back.

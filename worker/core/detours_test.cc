@@ -8,22 +8,13 @@ using namespace tilewise::worker::test;
 namespace {
 
 constexpr DeviceId kBeside{5}, kB1{11}, kC1{21};  // kBeside: ours
-constexpr WorkerId kB{11}, kC{21};
+constexpr WorkerId kOnB{11}, kOnC{21};
 constexpr msg::BlockRef kTheirs{ArrayId{20}, 0}, kMine{ArrayId{10}, 0};
 
 Options two_devices() {
   Options options = Lists::options_of({kHere, 0, 1 << 20, 1 << 20, 1});
   options.devices.push_back({kBeside, 0, 1 << 20, 1 << 20, 1});
   return options;
-}
-
-ir::Op keep_of(std::uint64_t from, const ir::Grid& grid) {
-  ir::Op op;
-  op.kind = ir::OpKind::kKeep;
-  op.space = grid;
-  op.operands.push_back({from, ir::View::identity(grid.shape())});
-  op.attrs = ir::FetchAttrs{};
-  return op;
 }
 
 // Of an array of one block of the peer's, which is not mapped; read by op 3 here, and kept on a second device if there is one.
@@ -137,12 +128,12 @@ TEST_CASE("who cannot send what was granted says so, to whoever waits for it") {
 namespace {
 
 // Of a block that devices of two other hosts read.
-struct Owner : Lists {
-  explicit Owner(bool kept, std::int32_t copies = 1) {
+struct ReadByTwo : Lists {
+  explicit ReadByTwo(bool kept, std::int32_t copies = 1) {
     const auto worker = [](WorkerId id, const char* host, DeviceId device) {
       return msg::PeerJoined{{id, msg::Role::kWorker, host, host, {}, {device}, {}}};
     };
-    log({worker(kB, "b", kB1), worker(kC, "c", kC1)});
+    log({worker(kOnB, "b", kB1), worker(kOnC, "c", kC1)});
     const ir::Op made = source(10, 1);
     msg::PlannedOp first = on(kHere, 1, made);
     if (copies > 1) {
@@ -159,8 +150,8 @@ struct Owner : Lists {
   msg::Offer subscribes(DeviceId via) {
     msg::PeerBatch batch;
     batch.subscribes.push_back({kMine, OpId{2}, kHere, kC1, via});
-    for (const auto& [peer, answer] : from_peer(batch, kC).batches)
-      if (peer == kC && answer.offers.size() == 1) return answer.offers[0];
+    for (const auto& [peer, answer] : from_peer(batch, kOnC).batches)
+      if (peer == kOnC && answer.offers.size() == 1) return answer.offers[0];
     FAIL("no offer");
     return {};
   }
@@ -169,24 +160,24 @@ struct Owner : Lists {
 }  // namespace
 
 TEST_CASE("an owner whose way failed names others that may have the block, in turn with itself") {
-  const auto check = [](Owner w) {
+  const auto check = [](ReadByTwo w) {
     CHECK_FALSE(w.subscribes({}).via);
     CHECK(w.subscribes(kHere).via == kB1);
     CHECK_FALSE(w.subscribes(kB1).via);  // which has not
     CHECK(w.core->counters().detours == 1);
     msg::PeerBatch done;
     done.dones.push_back({kMine, OpId{2}, kHere, kC1});
-    w.from_peer(done, kC);
+    w.from_peer(done, kOnC);
     msg::PeerBatch late;
     late.subscribes.push_back({kMine, OpId{2}, kHere, kC1, kHere});
-    CHECK(w.from_peer(late, kC).batches.empty());
+    CHECK(w.from_peer(late, kOnC).batches.empty());
   };
-  SUBCASE("one that was asked to keep it") { check(Owner(true)); }
-  SUBCASE("one that the placement names") { check(Owner(false, 2)); }
+  SUBCASE("one that was asked to keep it") { check(ReadByTwo(true)); }
+  SUBCASE("one that the placement names") { check(ReadByTwo(false, 2)); }
   SUBCASE("not one that is lost") {
-    Owner w(true);
-    w.log({msg::PeerLost{kB}});
+    ReadByTwo w(true);
+    w.log({msg::PeerLost{kOnB}});
     CHECK_FALSE(w.subscribes(kHere).via);
   }
-  SUBCASE("nobody") { CHECK_FALSE(Owner(false).subscribes(kHere).via); }
+  SUBCASE("nobody") { CHECK_FALSE(ReadByTwo(false).subscribes(kHere).via); }
 }

@@ -9,8 +9,7 @@ using namespace tilewise::worker::test;
 
 namespace {
 
-constexpr std::int64_t kBlock = 4096;  // bytes; so many a place below, too
-constexpr DeviceId kNear{4};           // the second device
+constexpr DeviceId kNear{4};  // the second device
 constexpr std::int64_t kSmall = 6, kLarge = 32;
 
 // A device of six blocks beside one of 32, which it may send blocks to, and what lies below both.
@@ -39,8 +38,6 @@ struct Pair : TierLists {
 
   std::int64_t first = 0;  // tasks before the test's
 };
-
-ir::Op blocks_of(std::uint64_t array, std::int64_t blocks) { return source(array, blocks, kBlock / 8); }
 
 }  // namespace
 

@@ -7,21 +7,12 @@ using namespace tilewise::worker::test;
 
 namespace {
 
-ir::Op keep_of(std::uint64_t from, const ir::Grid& grid) {
-  ir::Op op;
-  op.kind = ir::OpKind::kKeep;
-  op.space = grid;
-  op.operands.push_back({from, ir::View::identity(grid.shape())});
-  op.attrs = ir::FetchAttrs{};
-  return op;
-}
-
-const ir::Grid kOne = source(20, 1).space;  // 64 bytes
+const ir::Grid kOneBlock = source(20, 1).space;  // 64 bytes
 
 // A held array of one block of the peer's, of which a copy is to be kept here.
 struct Keeping : Lists {
   Keeping() {
-    log({plan_of({on(kPeer, 2, source(20, 1)), on(kHere, 3, keep_of(20, kOne))}, {ArrayId{20}}, 2)});
+    log({plan_of({on(kPeer, 2, source(20, 1)), on(kHere, 3, keep_of(20, kOneBlock))}, {ArrayId{20}}, 2)});
   }
   const Actions& offer(std::uint64_t op) {
     msg::PeerBatch batch;
@@ -68,14 +59,14 @@ TEST_CASE("what is to be kept is copied though it could be read in place, and st
 
 TEST_CASE("what is read in place already is copied, and who reads it goes on") {
   Lists w;
-  w.log({plan_of({on(kPeer, 2, source(20, 1)), on(kHere, 4, map_of(20, 30, kOne))},
+  w.log({plan_of({on(kPeer, 2, source(20, 1)), on(kHere, 4, map_of(20, 30, kOneBlock))},
                  {ArrayId{20}, ArrayId{30}}, 2)});
   msg::PeerBatch batch;
   batch.offers.push_back({{ArrayId{20}, 0}, OpId{4}, kPeer, kHere, 0, 0, 64});
   REQUIRE(w.from_peer(batch).launches.size() == 1);
   CHECK(w.actions.receives.empty());
   // Another reader is begun while the kernel runs; both find it in place.
-  const Actions& asked = w.log({plan_of({on(kHere, 5, keep_of(20, kOne))}, {}, 3)});
+  const Actions& asked = w.log({plan_of({on(kHere, 5, keep_of(20, kOneBlock))}, {}, 3)});
   REQUIRE(asked.batches.size() == 1);
   REQUIRE(asked.batches.begin()->second.subscribes.size() == 1);
   CHECK(asked.batches.begin()->second.subscribes[0].op == OpId{5});

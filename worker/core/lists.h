@@ -12,6 +12,13 @@ namespace tilewise::worker::test {
 constexpr DeviceId kHere{1}, kPeer{2}, kClient{3};
 constexpr WorkerId kSelf{1}, kOther{2}, kClientProcess{3};
 
+// What the scheduler was told of blocks that are here; none: nullptr.
+inline const msg::Held* told(const Actions& actions) {
+  for (const msg::Message& m : actions.to_scheduler)
+    if (const auto* held = std::get_if<msg::Held>(&m)) return held;
+  return nullptr;
+}
+
 inline ir::Op source(std::uint64_t array, std::int64_t blocks, std::int64_t extent = 8) {
   ir::Op op;
   op.kind = ir::OpKind::kMap;
@@ -54,6 +61,16 @@ inline ir::Op pair_of(std::uint64_t array, std::int64_t extent, std::int64_t blo
   op.kind = ir::OpKind::kCall;
   op.outputs.push_back({array + 1, ir::DType::kFloat64, op.space});
   op.attrs = ir::CallAttrs{.kernel = "pair"};
+  return op;
+}
+
+// A second copy of every block.
+inline ir::Op keep_of(std::uint64_t from, const ir::Grid& grid) {
+  ir::Op op;
+  op.kind = ir::OpKind::kKeep;
+  op.space = grid;
+  op.operands.push_back({from, ir::View::identity(grid.shape())});
+  op.attrs = ir::FetchAttrs{};
   return op;
 }
 

@@ -21,13 +21,6 @@ TEST_CASE("the death of a peer discharges what it owed and fails what it had not
 
 namespace {
 
-const msg::Held* told(const Actions& actions) {
-  for (const msg::Message& m : actions.to_scheduler) {
-    if (const auto* held = std::get_if<msg::Held>(&m)) return held;
-  }
-  return nullptr;
-}
-
 // By the peer, to op 2 here: block 0 of array 20.
 msg::PeerBatch first_pair_offered() {
   msg::PeerBatch batch;

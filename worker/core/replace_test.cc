@@ -9,12 +9,6 @@ using namespace tilewise::worker::test;
 
 namespace {
 
-const msg::Held* told(const Actions& actions) {
-  for (const msg::Message& message : actions.to_scheduler)
-    if (const auto* held = std::get_if<msg::Held>(&message)) return held;
-  return nullptr;
-}
-
 // Op `of`'s points from `first` on are made by `id` on the peer.
 msg::Recover moved(std::uint64_t version, std::uint64_t id, std::uint64_t of, const ir::Op& op,
                    std::int64_t first, DeviceId to = kPeer) {

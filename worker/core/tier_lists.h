@@ -7,6 +7,12 @@
 
 namespace tilewise::worker::test {
 
+constexpr std::int64_t kBlock = 4096;  // bytes; so many a place below, too
+
+inline ir::Op blocks_of(std::uint64_t array, std::int64_t blocks) {
+  return source(array, blocks, kBlock / 8);
+}
+
 struct TierLists {
   explicit TierLists(Options options) : lists(std::move(options)) {}
   virtual ~TierLists() = default;

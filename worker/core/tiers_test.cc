@@ -11,12 +11,10 @@ using namespace tilewise::worker::test;
 
 namespace {
 
-constexpr std::int64_t kBlock = 4096;  // bytes; so many a place below, too
-
-struct Device : TierLists {
-  Device(std::int64_t blocks, std::int64_t pinned, std::int64_t disk, bool gpu = true)
+struct Tiered : TierLists {
+  Tiered(std::int64_t blocks, std::int64_t pinned, std::int64_t disk, bool gpu = true)
       : TierLists(options(blocks, pinned, disk, gpu)) {}
-  explicit Device(Options o) : TierLists(std::move(o)) {}
+  explicit Tiered(Options o) : TierLists(std::move(o)) {}
   static Options options(std::int64_t blocks, std::int64_t pinned, std::int64_t disk, bool gpu) {
     Options o = Lists::options_of({kHere, 0, blocks * kBlock, blocks * kBlock, 1, gpu || disk > 0, gpu});
     o.pinned_bytes = pinned * kBlock;
@@ -42,12 +40,10 @@ struct Device : TierLists {
   std::map<std::int64_t, Block> pinned;  // likewise in each place of pinned memory
 };
 
-ir::Op blocks_of(std::uint64_t array, std::int64_t blocks) { return source(array, blocks, kBlock / 8); }
-
 }  // namespace
 
 TEST_CASE("a GPU's blocks go to pinned memory, what that has no room for to disk, and both come back") {
-  Device device(6, 5, 32);
+  Tiered device(6, 5, 32);
   const ir::Op a = blocks_of(10, 20);
   device.log({plan_of({on(kHere, 1, a)}, {ArrayId{10}})});
   CHECK(device.lists.core->counters().tasks_done == 20);
@@ -66,7 +62,7 @@ TEST_CASE("a GPU's blocks go to pinned memory, what that has no room for to disk
 }
 
 TEST_CASE("pinned memory passes on to disk what is read later than what it has no room for") {
-  Device device(6, 5, 64);
+  Tiered device(6, 5, 64);
   const ir::Op late = blocks_of(10, 8), soon = blocks_of(20, 8), missing = blocks_of(30, 8);
   ir::Op first = map_of(20, 21, soon.space), last = map_of(10, 11, late.space);
   first.operands.push_back({30, ir::View::identity(missing.space.shape())});
@@ -108,8 +104,8 @@ TEST_CASE("pinned memory passes on to disk what is read later than what it has n
 }
 
 TEST_CASE("devices that do not pin keep out of pinned memory, and pinned memory needs no disk") {
-  Device host(6, 32, 32, false), gpu(6, 32, 0);
-  for (Device* device : {&host, &gpu}) {
+  Tiered host(6, 32, 32, false), gpu(6, 32, 0);
+  for (Tiered* device : {&host, &gpu}) {
     device->log({plan_of({on(kHere, 1, blocks_of(10, 20))}, {ArrayId{10}})});
     CHECK(device->lists.core->counters().tasks_done == 20);
   }
@@ -120,7 +116,7 @@ TEST_CASE("devices that do not pin keep out of pinned memory, and pinned memory 
 }
 
 TEST_CASE("pinned memory that is full is told with what is used of it") {
-  Device device(6, 4, 0);
+  Tiered device(6, 4, 0);
   device.log({plan_of({on(kHere, 1, blocks_of(10, 20))}, {ArrayId{10}})});
   CHECK(device.lists.core->counters().tasks_done < 20);
   device.lists.now += 60 * kSecond;
@@ -136,7 +132,7 @@ TEST_CASE("pinned memory that is full is told with what is used of it") {
 }
 
 TEST_CASE("who found pinned memory full goes on when a block that was only there is released") {
-  Device device(6, 5, 0);
+  Tiered device(6, 5, 0);
   const auto make = [&](std::uint64_t op, std::uint64_t array, std::int64_t blocks) {
     device.log({plan_of({on(kHere, op, blocks_of(array, blocks))}, {ArrayId{array}}, op)});
     return device.lists.core->counters().tasks_done;
@@ -152,7 +148,7 @@ TEST_CASE("who found pinned memory full goes on when a block that was only there
 }
 
 TEST_CASE("where copies to pinned memory fail, blocks go to disk") {
-  Device device(6, 32, 32);
+  Tiered device(6, 32, 32);
   device.failing = Errc::kDeviceError;
   device.take(device.lists.log({plan_of({on(kHere, 1, blocks_of(10, 20))}, {ArrayId{10}})}));
   while (device.all.empty()) device.take(device.lists.completed(++device.done[0]));
@@ -168,7 +164,7 @@ TEST_CASE("where copies to pinned memory fail, blocks go to disk") {
 }
 
 TEST_CASE("a block that cannot be brought back keeps its place while a peer is sent what is there") {
-  Device device(6, 0, 16, false);
+  Tiered device(6, 0, 16, false);
   const ir::Grid grid = blocks_of(10, 20).space;
   device.log({plan_of({on(kHere, 1, blocks_of(10, 20))}, {ArrayId{10}}),
               plan_of({on(kPeer, 2, map_of(10, 20, grid))}, {ArrayId{20}}, 2)});
@@ -213,9 +209,9 @@ TEST_CASE(
     "a GPU's block that a peer has been offered may leave until it is granted; a host's is read in place") {
   for (const bool gpu : {true, false}) {
     CAPTURE(gpu);
-    Options options = Device::options(6, gpu ? 32 : 0, gpu ? 0 : 32, gpu);
+    Options options = Tiered::options(6, gpu ? 32 : 0, gpu ? 0 : 32, gpu);
     options.devices[0].kind = gpu;
-    Device device(std::move(options));
+    Tiered device(std::move(options));
     const ir::Grid grid = blocks_of(10, 2).space;
     device.log({plan_of({on(kHere, 1, blocks_of(10, 2))}, {ArrayId{10}}),
                 plan_of({on(kPeer, 2, map_of(10, 20, grid))}, {ArrayId{20}}, 2)});
@@ -240,9 +236,9 @@ TEST_CASE(
 }
 
 TEST_CASE("what comes back from pinned memory does not wait for what is to come from disk") {
-  Options options = Device::options(16, 8, 64, true);
+  Options options = Tiered::options(16, 8, 64, true);
   options.window = 64;
-  Device device(std::move(options));
+  Tiered device(std::move(options));
   for (const std::uint64_t op : {1, 2, 3})
     device.log({plan_of({on(kHere, op, blocks_of(10 * op, 16))}, {ArrayId{10 * op}}, op)});
   const auto in = [&](std::uint64_t op, Tier tier) {
@@ -269,10 +265,10 @@ TEST_CASE("what comes back from pinned memory does not wait for what is to come 
 
 TEST_CASE("copies of one device that fail on the way to disk do not keep another from it") {
   constexpr DeviceId kSecond{4};
-  Options options = Device::options(6, 0, 64, true);
+  Options options = Tiered::options(6, 0, 64, true);
   options.devices[0].kind = 1, options.devices[0].pins = false;
   options.devices.push_back({kSecond, 0, 6 * kBlock, 6 * kBlock, 1, true, false});
-  Device device(std::move(options));
+  Tiered device(std::move(options));
   device.fails = [](const TierIo& io) { return io.device == 0 ? Errc::kDeviceError : Errc::kOk; };
   device.log({plan_of({on(kHere, 1, blocks_of(10, 20))}, {ArrayId{10}})});
   const std::int64_t before = device.lists.core->counters().tasks_done;
@@ -284,9 +280,9 @@ TEST_CASE("copies of one device that fail on the way to disk do not keep another
 TEST_CASE(
     "who found no place for a large block goes on, though another device has found one for a small one") {
   constexpr DeviceId kSecond{4};
-  Options options = Device::options(6, 0, 16, false);
+  Options options = Tiered::options(6, 0, 16, false);
   options.devices.push_back({kSecond, 0, 6 * kBlock, 6 * kBlock, 1, true, false});
-  Device device(std::move(options));
+  Tiered device(std::move(options));
   const auto done = [&] { return device.lists.core->counters().tasks_done; };
   device.log({plan_of({on(kSecond, 1, blocks_of(10, 18))}, {ArrayId{10}})});
   REQUIRE(done() == 18);

@@ -10,53 +10,53 @@ using namespace tilewise;
 using namespace tilewise::worker;
 
 namespace {
-constexpr WorkerId kA{1}, kB{2}, kC{3};
+constexpr WorkerId kW1{1}, kW2{2}, kW3{3};
 Turn turn(std::int64_t ordinal, std::int64_t rank = 0) { return {rank, GraphId{1}, 1, ordinal}; }
 }  // namespace
 
 TEST_CASE("one peer may have so much on its way, all together more, and one block always may") {
   Window w(100, 60);
-  CHECK(w.admits(kA, 1000, turn(0)));
-  w.begin(kA, 60);
-  CHECK_FALSE(w.admits(kA, 1, turn(0)));
-  CHECK(w.admits(kB, 40, turn(0)));
-  CHECK_FALSE(w.admits(kB, 41, turn(0)));
-  w.begin(kB, 40);
-  CHECK_FALSE(w.admits(kC, 1, turn(0)));
-  w.end(kB, 40);
-  w.end(kA, 60);
+  CHECK(w.admits(kW1, 1000, turn(0)));
+  w.begin(kW1, 60);
+  CHECK_FALSE(w.admits(kW1, 1, turn(0)));
+  CHECK(w.admits(kW2, 40, turn(0)));
+  CHECK_FALSE(w.admits(kW2, 41, turn(0)));
+  w.begin(kW2, 40);
+  CHECK_FALSE(w.admits(kW3, 1, turn(0)));
+  w.end(kW2, 40);
+  w.end(kW1, 60);
   CHECK(w.bytes() == 0);
-  w.begin(kA, 1000);  // too large for any bound: it goes alone
-  CHECK_FALSE(w.admits(kB, 1, turn(0)));
+  w.begin(kW1, 1000);  // too large for any bound: it goes alone
+  CHECK_FALSE(w.admits(kW2, 1, turn(0)));
 }
 
 TEST_CASE("whoever is needed first is next, and nobody overtakes for the same room") {
   Window w(100, 100);
-  w.begin(kA, 90);
-  w.wait(1, kB, 50, turn(3));
-  w.wait(2, kB, 5, turn(7));
-  w.wait(3, kC, 20, turn(5));
-  CHECK_FALSE(w.admits(kC, 5, turn(6)));  // would fit, beside those who wait: the room is theirs
-  CHECK(w.admits(kC, 5, turn(1)));
+  w.begin(kW1, 90);
+  w.wait(1, kW2, 50, turn(3));
+  w.wait(2, kW2, 5, turn(7));
+  w.wait(3, kW3, 20, turn(5));
+  CHECK_FALSE(w.admits(kW3, 5, turn(6)));  // would fit, beside those who wait: the room is theirs
+  CHECK(w.admits(kW3, 5, turn(1)));
   CHECK(w.next() == kNone);
   CHECK_FALSE(w.take_news());
-  w.end(kA, 90);
+  w.end(kW1, 90);
   CHECK(w.take_news());
   CHECK(w.next() == 1);
-  w.begin(kB, 50);
+  w.begin(kW2, 50);
   CHECK(w.next() == 3);
-  w.begin(kC, 20);
+  w.begin(kW3, 20);
   CHECK(w.next() == 2);
   CHECK(w.waiting() == 0);
 }
 
 TEST_CASE("a peer that is full keeps nobody else waiting, however soon its blocks are needed") {
   Window w(100, 50);
-  w.begin(kA, 50);
-  w.wait(1, kA, 10, turn(0));
-  CHECK(w.admits(kB, 50, turn(9)));
-  CHECK_FALSE(w.admits(kA, 0, turn(9)));
-  w.begin(kB, 40);
+  w.begin(kW1, 50);
+  w.wait(1, kW1, 10, turn(0));
+  CHECK(w.admits(kW2, 50, turn(9)));
+  CHECK_FALSE(w.admits(kW1, 0, turn(9)));
+  w.begin(kW2, 40);
   CHECK(w.next() == kNone);
   w.leave(1);
   CHECK_FALSE(w.take_news());  // nobody waits any more
@@ -64,9 +64,9 @@ TEST_CASE("a peer that is full keeps nobody else waiting, however soon its block
 
 TEST_CASE("whoever stood first and leaves lets others go") {
   Window w(100, 100);
-  w.begin(kA, 60);
-  w.wait(1, kB, 80, turn(0));
-  w.wait(2, kC, 40, turn(1));
+  w.begin(kW1, 60);
+  w.wait(1, kW2, 80, turn(0));
+  w.wait(2, kW3, 40, turn(1));
   CHECK(w.next() == kNone);
   w.leave(1);
   CHECK(w.take_news());
@@ -77,7 +77,7 @@ TEST_CASE("at any time what is on its way is bounded, and at rest nobody waits w
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     Prng p(seed);
     Window w(p.between(1, 300), p.between(1, 200));
-    std::vector<std::pair<WorkerId, std::int64_t>> size(1, {kA, 0});  // by slot
+    std::vector<std::pair<WorkerId, std::int64_t>> size(1, {kW1, 0});  // by slot
     std::vector<Slot> on_their_way;
     std::map<WorkerId, std::int64_t> of;
     const auto begin = [&](Slot slot) {
