@@ -16,10 +16,12 @@
 #include <unistd.h>
 
 #include "print_result.h"
+#include "sanitizers.h"
 
 namespace tilewise::exchange::test {
 
-constexpr TimeNs kPatience = 30 * kSecond;  // on a busy machine; nothing waits so long when all is well
+constexpr TimeNs kPatience =
+    30 * testing::kTimesSlower * kSecond;  // on a busy machine; nothing waits so long when all is well
 constexpr auto kHost = device::Kind::kHost;
 constexpr const char* kTokenHex = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 constexpr const char* kOtherTokenHex = "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";

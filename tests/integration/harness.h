@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "../sanitizers.h"
 #include "../temp_folder.h"
 
 namespace tilewise::testing {
@@ -20,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
 // Far above what anything takes, far below what a test may: on a busy machine a test is late, not wrong.
-constexpr seconds kPatience{40};
+constexpr seconds kPatience{40 * kTimesSlower};
 
 // Asks until it is true; false when the time is over.
 bool eventually(const std::function<bool()>& condition, Clock::duration within = kPatience);
