@@ -25,7 +25,7 @@ void into_own_pids() {
   const pid_t inner = ::fork();
   if (inner != 0) {
     int status = 0;
-    ::waitpid(inner, &status, 0);
+    if (inner < 0 || ::waitpid(inner, &status, 0) != inner) ::_exit(126);
     ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 126);
   }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);

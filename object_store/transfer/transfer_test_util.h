@@ -16,10 +16,11 @@
 #include <sys/types.h>
 
 #include "print_result.h"
+#include "sanitizers.h"
 
 namespace tilewise::transfer::test {
 
-constexpr TimeNs kPatience = 30 * kSecond;
+constexpr TimeNs kPatience = 30 * testing::kTimesSlower * kSecond;
 constexpr int kAddressRoom = 2048;
 
 inline Cookie cookie_of(int n) {

@@ -29,7 +29,7 @@ namespace {
 
 // Before anything has run: one core is what the plain model describes; a GPU is some fifty times that.
 constexpr double kCudaRatio = 0.02;
-constexpr std::int64_t kTooMuchNs = 1e16;  // four months: nonsense, and sums of it might overflow
+constexpr std::int64_t kTooMuchNs = 1e16;  // four months: of one report: nonsense
 // Rows of eight empty tasks that read from another process took some 20 us of a worker's time more than rows that do not (docs/figures.md).
 constexpr double kAttention = 3e-6;
 constexpr LinkSpeed kInProcess{20e9, 10e-6}, kSameHost{5e9, 30e-6, false, kAttention},
@@ -48,8 +48,8 @@ constexpr std::int64_t kLinkWindowTransfers = 4096;
 constexpr std::int64_t kPieces =
     8;  // a window is filled in no fewer, so that it forgets as an exponential does
 constexpr std::int64_t kMostPieces = 64;  // of one report: what was before has gone by then
-constexpr double kStall = 3;              // times as slow as before: no more is believed of one report, ...
-constexpr std::int64_t kLongestStallNs = 1'000'000'000;  // ... but for what is beyond this
+constexpr double kStall = 3;              // times as slow as before: no more is believed of a report, ...
+constexpr std::int64_t kLongestStallNs = 1'000'000'000;  // ... but for what is beyond this, of each stream
 
 // How many pieces a report of so much is added in, and what of it counts then.
 struct Pieces {
@@ -92,12 +92,25 @@ double Speeds::Sum::ratio() const {
          static_cast<double>(std::max<std::int64_t>(1, recent_model_ns));
 }
 
+std::int64_t Speeds::Sum::believed(std::int64_t busy, std::int64_t model, std::int64_t streams) {
+  const double before = ratio(), much = kStall * before * static_cast<double>(model);
+  if (before == 0 || static_cast<double>(busy) <= much) {
+    doubted_ns = 0;
+    return busy;
+  }
+  const std::int64_t left = kLongestStallNs * std::max<std::int64_t>(1, streams) - doubted_ns;
+  const std::int64_t doubted =
+      std::min(busy - static_cast<std::int64_t>(much), std::max<std::int64_t>(0, left));
+  doubted_ns += doubted;
+  return busy - doubted;
+}
+
+void Speeds::Sum::count(std::int64_t busy, std::int64_t model) {
+  busy_ns += std::min(busy, INT64_MAX - busy_ns);
+  model_ns += std::min(model, INT64_MAX - model_ns);
+}
+
 void Speeds::Sum::add(std::int64_t busy, std::int64_t model) {
-  const double before = ratio();
-  busy_ns += busy, model_ns += model;
-  const double believed = kStall * before * static_cast<double>(model);
-  if (believed > 0 && static_cast<double>(busy) > believed)
-    busy = std::max(static_cast<std::int64_t>(believed), busy - kLongestStallNs);
   const Pieces pieces(busy, kWindowNs);
   for (std::int64_t i = 0; i < pieces.count; ++i) {
     recent_busy_ns += pieces.piece(i, busy), recent_model_ns += pieces.piece(i, model);
@@ -129,12 +142,14 @@ void Speeds::LinkSum::add(std::int64_t more, std::int64_t more_bytes, std::int64
 void Speeds::learn(const Device& device, std::string_view family, std::int64_t busy_ns,
                    std::int64_t model_ns) {
   Sum& own = devices_[device.id].try_emplace(std::string(family)).first->second;
-  if (busy_ns < own.busy_ns || model_ns < own.model_ns || busy_ns > kTooMuchNs || model_ns > kTooMuchNs)
-    return;
-  Sum& all = kinds_[device.kind].try_emplace(std::string(family)).first->second;
+  if (busy_ns < own.busy_ns || model_ns < own.model_ns) return;
   const std::int64_t busy = busy_ns - own.busy_ns, model = model_ns - own.model_ns;
-  all.add(busy, model);
-  own.add(busy, model);
+  if (busy > kTooMuchNs || model > kTooMuchNs) return;
+  const std::int64_t believed = own.believed(busy, model, device.streams);
+  for (Sum* sum : {&kinds_[device.kind].try_emplace(std::string(family)).first->second, &own}) {
+    sum->count(busy, model);
+    sum->add(believed, model);
+  }
 }
 
 void Speeds::forget(DeviceId device) { devices_.erase(device); }

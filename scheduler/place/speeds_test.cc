@@ -168,6 +168,45 @@ TEST_CASE("a process that stood still for a moment is not a slow one, and one th
   CHECK(speeds.ratio(c.device, "map") > 100);
 }
 
+TEST_CASE("a process that stood still did so on all its streams") {
+  for (const std::int32_t streams : {1, 16, 64}) {
+    CAPTURE(streams);
+    Speeds speeds;
+    Reports a{speeds, {.id = DeviceId{1}, .streams = streams}};
+    a.work(0.1, 1, 100);
+    a.busy_ns += 60'000'000 * std::int64_t{streams};
+    a.work(0.001, 1, 1);
+    CHECK(speeds.ratio(a.device, "map") < 1.1);
+  }
+}
+
+TEST_CASE("one that was fast for long and is many times as slow is seen, in reports of whatever size") {
+  for (const double each : {0.001, 0.01, 1.0}) {
+    CAPTURE(each);
+    Speeds speeds;
+    Reports a{speeds, {.id = DeviceId{1}}};
+    a.work(1000, 1, 10'000);
+    a.work(11, 60, static_cast<int>(11 / each));
+    CHECK(speeds.ratio(a.device, "map") > 2);
+    a.work(30, 60, static_cast<int>(30 / each));
+    CHECK(speeds.ratio(a.device, "map") > 20);
+  }
+}
+
+TEST_CASE("years of work, and nonsense, are reports like others") {
+  Speeds speeds;
+  Reports a{speeds, {.id = DeviceId{1}}}, b{speeds, {.id = DeviceId{2}}};
+  for (int i = 0; i < 1500; ++i)
+    a.work(5e6, 1, 1), b.work(5e6, 1, 1);  // 2.4e2 years each, 4.8e2 of their kind
+  CHECK(speeds.ratio(a.device, "map") == doctest::Approx(1));
+  a.work(20, 5, 100);
+  CHECK(speeds.ratio(a.device, "map") > 3);
+  const double before = speeds.ratio(b.device, "map");
+  speeds.learn(b.device, "map", INT64_MAX, INT64_MAX);
+  CHECK(speeds.ratio(b.device, "map") == before);
+  CHECK(speeds.ratio({.id = DeviceId{3}}, "map") > 1);
+}
+
 TEST_CASE("a link that has become slow is seen, and what is known of it is not lost where it is slow") {
   Speeds speeds;
   const Device a{.id = DeviceId{1}, .host = 0, .worker = WorkerId{1}};

@@ -92,7 +92,7 @@ int run(const Settings& settings, Ways* ways) {
       const Session one = cluster.session("one", true, way), two = cluster.session("two", false, way);
       if (!one.wait_for_devices(static_cast<std::size_t>(settings.workers), kPatience))
         throw std::runtime_error("workers did not join:\n" + cluster.words());
-      Graphs graphs(settings.large, settings.graphs, files.path());
+      Graphs graphs(settings.large, settings.graphs, settings.turns, files.path());
       graphs.learn(one, counts);
       disturb(monkey, graphs, one, two, settings.seed, counts);
     }
@@ -123,11 +123,12 @@ int run(const Settings& settings, Ways* ways) {
 }
 
 int usage() {
-  std::cerr << "usage: chaos [--minutes N | --seconds N] [--seed S] [--workers N] [--mean SECONDS | --life "
-               "SECONDS]\n"
-               "             [--only workers|scheduler|clients|stops|partitions|leavers] [--large yes] "
-               "[--each yes]\n"
-               "             [--ways hosts|proxies|none] [--silence SECONDS] [--graphs KIND]\n";
+  std::cerr
+      << "usage: chaos [--minutes N | --seconds N] [--seed S] [--workers N] [--mean SECONDS | --life "
+         "SECONDS]\n"
+         "             [--only workers|scheduler|clients|stops|partitions|leavers] [--large yes] "
+         "[--each yes]\n"
+         "             [--ways hosts|proxies|none] [--silence SECONDS] [--graphs KIND] [--late MINUTES]\n";
   return 2;
 }
 
@@ -150,6 +151,8 @@ bool take(Settings& s, const std::string& option, const std::string& value) {
     s.silence_s = number();
   else if (option == "--graphs")
     s.graphs = value;
+  else if (option == "--late")
+    s.turns = std::atoi(value.c_str());
   else if (option == "--only")
     s.workers_too = value == "workers", s.scheduler_too = value == "scheduler",
     s.clients_too = value == "clients", s.stops = value == "stops", s.partitions = value == "partitions",
@@ -174,8 +177,8 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; i += 2) {
     if (i + 1 >= argc || !take(settings, argv[i], argv[i + 1])) return usage();
   }
-  if (settings.workers < 1 || settings.workers > 64 || !(settings.run_s > 0) || !(settings.mean_s > 0) ||
-      !(settings.life_s >= 0) || (settings.each && !settings.partitions) ||
+  if (settings.workers < 1 || settings.workers > 64 || settings.turns < 1 || !(settings.run_s > 0) ||
+      !(settings.mean_s > 0) || !(settings.life_s >= 0) || (settings.each && !settings.partitions) ||
       !(settings.silence_s >= 2 && settings.silence_s <= 20))
     return usage();
   try {

@@ -15,9 +15,9 @@
 namespace tilewise::testing {
 namespace {
 
-constexpr seconds kHang{60};  // of a request of which nothing gets done; faults of seconds are within
-constexpr int kLate = 10;     // so many of these a request may take while something does
-constexpr int kAsk = 20;      // a request that lost what no plan can make again is asked again so often
+constexpr seconds kHang{
+    60 * kTimesSlower};   // of a request of which nothing gets done; faults of seconds are within
+constexpr int kAsk = 20;  // a request that lost what no plan can make again is asked again so often
 
 // What `get` brings, a call with a time-out that throws kTimeout. Processes that die faster than work gets done make a request late; one
 // that stands still hangs.
@@ -28,7 +28,7 @@ template <class Get> auto brought(const Asking& asking, const Future& future, co
       return get(WaitOptions{.timeout = kHang});
     } catch (const ArrayError& e) {
       const Progress now = future.progress();
-      if (e.code() != Errc::kTimeout || now == before || turn == kLate) throw;
+      if (e.code() != Errc::kTimeout || now.done == before.done || turn == asking.turns) throw;
       if (turn == 1) ++asking.counts.late;
       say(std::string("late: ") + e.what());
       before = now;
@@ -89,8 +89,8 @@ void say(const std::string& text) {
   std::cout << text << std::endl;
 }
 
-Graphs::Graphs(bool large, const std::string& only, std::string folder)
-    : large_(large), folder_(std::move(folder)) {
+Graphs::Graphs(bool large, const std::string& only, int turns, std::string folder)
+    : large_(large), turns_(turns), folder_(std::move(folder)) {
   const std::vector<Kind> small_ones{
       {"products", false, [](const Asking& a) { return all_of(a, products(a.session, 512, 64, 6)); }},
       {"regression", false,
@@ -114,7 +114,7 @@ std::vector<double> Graphs::ask(const Kind& kind, const Session& session, const 
                                 Counts& counts) const {
   for (int left = kAsk;; --left) {
     try {
-      return kind.run({session, file + "-" + std::to_string(left) + ".npy", counts});
+      return kind.run({session, file + "-" + std::to_string(left) + ".npy", turns_, counts});
     } catch (const ArrayError& e) {
       if (!kind.can_be_lost || e.code() != Errc::kWorkerLost || left == 0) throw;
       ++counts.asked_again;

@@ -9,18 +9,20 @@
 
 namespace tilewise::testing {
 
-// Whoever asks for a graph. `file`: a name that nobody else uses, on the workers' host.
+// Whoever asks for a graph. `file`: a name that nobody else uses, on the workers' host. `turns`: minutes that a request may take while
+// something of it gets done in each.
 struct Asking {
   const Session& session;
   std::string file;
+  int turns;
   Counts& counts;
 };
 
 class Graphs {
  public:
-  // `large`: 1e4 tasks and more each. `only`: the kind of this name, or all. `folder`: on the workers' host, for files. Throws
+  // `large`: 1e4 tasks and more each. `only`: the kind of this name, or all. `turns`: of a request (Asking). `folder`: on the workers' host, for files. Throws
   // std::invalid_argument where there is no such kind.
-  Graphs(bool large, const std::string& only, std::string folder);
+  Graphs(bool large, const std::string& only, int turns, std::string folder);
 
   // Undisturbed: what is right.
   void learn(const Session& session, Counts& counts);
@@ -38,6 +40,7 @@ class Graphs {
                           Counts& counts) const;
 
   const bool large_;
+  const int turns_;
   const std::string folder_;
   std::vector<Kind> kinds_;
   std::vector<std::vector<double>> right_;

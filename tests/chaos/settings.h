@@ -18,6 +18,7 @@ struct Settings {
        leavers = true, large = false, each = false;
   std::string graphs;     // of this kind alone
   std::string ways;       // for `partitions`: "hosts", "proxies", or the first that this machine has
+  int turns = 10;         // minutes that a request may take while something of it gets done in each
   double silence_s = 10;  // a process that says nothing for so long is taken for lost
 };
 

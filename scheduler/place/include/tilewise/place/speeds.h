@@ -100,8 +100,9 @@ struct ProbedLink {
 // that who has become slow, or fast again, is seen.
 class Speeds {
  public:
-  // Cumulative figures of one device and family; less than before is ignored. What takes far longer than it took before counts as a
-  // few times that: once, it was a process that stood still; again and again, the ratio follows in a few reports.
+  // Cumulative figures of one device and family; less than before is ignored, and nonsense. What takes far longer than it took
+  // before counts as a few times that: its process may have stood still, on all its streams. Beyond a second of each of these,
+  // in one report or in several one after the other, it is slow.
   void learn(const Device& device, std::string_view family, std::int64_t busy_ns, std::int64_t model_ns);
   void forget(DeviceId device);
   // That device's; else that of its kind; else a guess.
@@ -137,10 +138,15 @@ class Speeds {
   LinkSpeed measured(LinkSpeed guess, const Device& from, const Device& to) const;
 
   struct Sum {
-    std::int64_t busy_ns = 0, model_ns = 0;                // all there has been
+    std::int64_t busy_ns = 0, model_ns = 0;                // all there has been, or as much as can be counted
     std::int64_t recent_busy_ns = 0, recent_model_ns = 0;  // in the window
-    double ratio() const;                                  // in the window; 0: not enough is known
-    void add(std::int64_t busy, std::int64_t model);
+    std::int64_t doubted_ns =
+        0;                 // of reports since the last one that was believed whole; none after a restart
+    double ratio() const;  // in the window; 0: not enough is known
+    // What is to be believed of a report of a device of so many streams.
+    std::int64_t believed(std::int64_t busy, std::int64_t model, std::int64_t streams);
+    void count(std::int64_t busy, std::int64_t model);
+    void add(std::int64_t busy, std::int64_t model);  // to the window
     template <class Archive> void archive(Archive& a) {
       a(busy_ns, model_ns, recent_busy_ns, recent_model_ns);
     }
