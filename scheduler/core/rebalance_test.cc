@@ -53,6 +53,9 @@ struct Moving : World {
   }
   std::vector<msg::PeerLost> asked() const { return log<msg::PeerLost>(1); }
 
+  // Blocks of the first array that is looked at, as a viewer is told.
+  std::int64_t made() const { return std::get<ArrayList>(core.view(ArraysRequest{}, now)).arrays.at(0).made; }
+
   static inline const ir::Grid kGrid = grid({4000}, {10});
   msg::Plan plan;
   std::int64_t done[2] = {0, 0};
@@ -188,7 +191,9 @@ TEST_CASE("a slow device gives points that it has not begun, and is asked first"
     w.progress(0, 200);
     w.progress(1, 150);
     CHECK(w.last<msg::GraphDone>(10) == nullptr);
+    CHECK(w.made() == 350);
     w.progress(0, 50, layer.id);
+    CHECK(w.made() == 400);
     REQUIRE(w.last<msg::GraphDone>(10) != nullptr);
     CHECK(w.last<msg::GraphDone>(10)->outcome.ok());
     CHECK(w.last<msg::GraphDone>(10)->tasks == 400);

@@ -211,6 +211,19 @@ bool is_of(const ArrayRecord& array, SessionId session) {
                      [&](const Holder& holder) { return holder.session == session; });
 }
 
+// Of blocks, which are numbered as their makers' tasks: all but what the op and its layers have still to do, or have failed to. What a
+// client provides is there from the start.
+std::int64_t made_of(const State& s, const OpRecord& op, std::int64_t blocks) {
+  if (op.shares.empty()) return blocks;
+  std::int64_t missing = op.points - op.completed + op.failed;
+  for (const OpId id : op.layers) {
+    const OpRecord* layer = s.ops.find(id);
+    if (layer != nullptr && !layer->shares.empty())
+      missing += layer->points - layer->completed + layer->failed;
+  }
+  return std::clamp<std::int64_t>(blocks - missing, 0, blocks);
+}
+
 // `budget`: see layered_placement().
 ArrayView array_view(const State& s, const ArrayRecord& array, std::int64_t& budget) {
   const OpRecord& producer = s.ops.at(array.producer);
@@ -224,9 +237,7 @@ ArrayView array_view(const State& s, const ArrayRecord& array, std::int64_t& bud
   out.grid = array.source.grid;
   out.bytes = static_cast<std::int64_t>(place::bytes_of(array.source));
   out.blocks = array.source.grid.block_count();
-  // Blocks are numbered as their makers' tasks; what a client provides is there from the start.
-  out.made =
-      producer.shares.empty() ? out.blocks : std::min(out.blocks, producer.completed - producer.failed);
+  out.made = made_of(s, producer, out.blocks);
   out.open_users = array.open_users;
   out.graph = producer.graph;
   out.producer = producer.id;
