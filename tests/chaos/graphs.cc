@@ -15,8 +15,8 @@
 namespace tilewise::testing {
 namespace {
 
-constexpr seconds kHang{
-    60 * kTimesSlower};   // of a request of which nothing gets done; faults of seconds are within
+// Of a request of which nothing gets done; faults of seconds are within.
+constexpr seconds kHang{60 * kTimesSlower};
 constexpr int kAsk = 20;  // a request that lost what no plan can make again is asked again so often
 
 // What `get` brings, a call with a time-out that throws kTimeout. Processes that die faster than work gets done make a request late; one

@@ -20,8 +20,8 @@ struct Asking {
 
 class Graphs {
  public:
-  // `large`: 1e4 tasks and more each. `only`: the kind of this name, or all. `turns`: of a request (Asking). `folder`: on the workers' host, for files. Throws
-  // std::invalid_argument where there is no such kind.
+  // `large`: 1e4 tasks and more each. `only`: the kind of this name, or all. `turns`: of a request (Asking). `folder`: on the workers'
+  // host, for files. Throws std::invalid_argument where there is no such kind.
   Graphs(bool large, const std::string& only, int turns, std::string folder);
 
   // Undisturbed: what is right.
