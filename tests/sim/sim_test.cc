@@ -358,7 +358,7 @@ FAMILY_CASE("crowds", "sessions crowd a device, and each gets memory") {
              {"refused: out of memory", "blocks that reached neighbours", "put off for another session",
               "left for another session", "blocks spilled", "failed: out of memory", "killed workers",
               "requests done"},
-             130);
+             60);
 }
 
 FAMILY_CASE("moves",
