@@ -27,10 +27,10 @@ if(TILEWISE_SANITIZE)
 endif()
 include(TilewisePackage)  # what `cmake --install` installs, beside the headers
 
-# One header parsed once for all sources of a target: worth it from about eight of them on (half of a source's time is its
-# headers, a precompiled one costs as much as two sources). Includes stay as they are; nothing else may be hidden there.
-function(tilewise_precompile target header)
-  target_precompile_headers(${target} PRIVATE ${header})
+# Headers parsed once for all sources of a target: worth it from about eight of them on (half of a source's time is its
+# headers, precompiled ones cost as much as two sources). Includes stay as they are; nothing else may be hidden there.
+function(tilewise_precompile target)  # <header>...
+  target_precompile_headers(${target} PRIVATE ${ARGN})
 endfunction()
 
 # Most of a source's time is its headers and the templates that its neighbours use too: six that are compiled as one take less than
