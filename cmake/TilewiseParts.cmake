@@ -92,10 +92,10 @@ function(tilewise_part part)
   endif()
 endfunction()
 
-# tilewise_time_limit(<seconds> <test>...): after which ctest gives a test up; with sanitizers, which make some ten times as slow, later.
+# tilewise_time_limit(<seconds> <test>...): after which ctest gives a test up; with sanitizers, which make it some ten times as slow, later.
 function(tilewise_time_limit seconds)
   if(TILEWISE_SANITIZE)
-    math(EXPR seconds "4 * ${seconds}")
+    math(EXPR seconds "8 * ${seconds}")
   endif()
   set_tests_properties(${ARGN} PROPERTIES TIMEOUT ${seconds})
 endfunction()
