@@ -1,11 +1,10 @@
 # One part = one folder = one static library `tilewise_<part>` (alias `tilewise::<part>`).
 #
 #   tilewise_part(<part> [COLD] [DEPS <targets used by its headers>] [PRIVATE_DEPS <targets used by its sources only>]
-#                 [PRECOMPILE <header that most sources include>] [PRECOMPILE_TESTS <the same for its tests>]
-#                 [TOGETHER] [TESTS_TOGETHER] [ALONE <sources>])
+#                 [ALONE <sources that are compiled by themselves>])
 #
 # COLD: no task and no byte of a block waits for its code, so it is compiled with -O1, in two thirds of the time.
-# TOGETHER: its sources, TESTS_TOGETHER: those of its tests, are compiled several at a time (tilewise_together), ALONE but these.
+# Sources are compiled several at a time, tests too: tilewise_together says what that asks of them, and which stay ALONE.
 #
 # Sources are the folder's *.cc; `<file>_test.cc` files become one doctest executable `<part>_test`,
 # registered with ctest. Headers live in `<folder>/include/tilewise/<part>/`. A part sees the headers
@@ -27,20 +26,16 @@ if(TILEWISE_SANITIZE)
 endif()
 include(TilewisePackage)  # what `cmake --install` installs, beside the headers
 
-# Headers parsed once for all sources of a target: worth it from about eight of them on (half of a source's time is its
-# headers, precompiled ones cost as much as two sources). Includes stay as they are; nothing else may be hidden there.
-function(tilewise_precompile target)  # <header>...
-  target_precompile_headers(${target} PRIVATE ${ARGN})
-endfunction()
-
-# Most of a source's time is its headers and the templates that its neighbours use too: six that are compiled as one take less than
-# half. Names in them must differ, those in unnamed namespaces too; sources where they do not, or that set up headers by macros, are
-# given as `alone`. Includes stay as they are: with -DTILEWISE_UNITY=OFF each source is compiled by itself.
-option(TILEWISE_UNITY "Compile sources of a target several at a time" ON)
+# Most of a source's time is its headers and the templates that its neighbours use too: 24 that are compiled as one take a quarter
+# of theirs (docs/figures.md). Names in them must differ, those in unnamed namespaces too; sources where they do not, or that set up
+# headers by macros, are given as `alone`. Includes stay as they are: with -DTILEWISE_UNITY=OFF each source is compiled by itself, and
+# with 4, say, less is compiled again after a change.
+set(TILEWISE_UNITY 24 CACHE STRING "Sources of a target compiled at a time; OFF: one")
 function(tilewise_together target)  # [source that stays alone]...
   if(TILEWISE_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${TILEWISE_UNITY})
     set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)  # it takes the sources for headers
   endif()
 endfunction()
 
@@ -49,7 +44,7 @@ function(tilewise_cold target)
 endfunction()
 
 function(tilewise_part part)
-  cmake_parse_arguments(ARG "COLD;TOGETHER;TESTS_TOGETHER" "PRECOMPILE;PRECOMPILE_TESTS" "DEPS;PRIVATE_DEPS;ALONE" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "DEPS;PRIVATE_DEPS;ALONE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
@@ -57,6 +52,7 @@ function(tilewise_part part)
   set(scope PUBLIC)
   if(sources)
     add_library(tilewise_${part} STATIC ${sources})
+    tilewise_together(tilewise_${part} ${ARG_ALONE})
     target_link_libraries(tilewise_${part} PRIVATE ${ARG_PRIVATE_DEPS})
     target_include_directories(tilewise_${part} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   else()
@@ -65,12 +61,6 @@ function(tilewise_part part)
   endif()
   if(ARG_COLD)
     tilewise_cold(tilewise_${part})
-  endif()
-  if(ARG_PRECOMPILE)
-    tilewise_precompile(tilewise_${part} ${ARG_PRECOMPILE})
-  endif()
-  if(ARG_TOGETHER)
-    tilewise_together(tilewise_${part} ${ARG_ALONE})
   endif()
   add_library(tilewise::${part} ALIAS tilewise_${part})
   target_link_libraries(tilewise_${part} ${scope} tilewise_flags ${ARG_DEPS})
@@ -81,14 +71,8 @@ function(tilewise_part part)
     install(DIRECTORY include/ DESTINATION include)
   endif()
   if(TILEWISE_TESTS AND tests)
-    tilewise_test(${part}_test SOURCES ${tests} DEPS tilewise_${part} ${ARG_PRIVATE_DEPS})
+    tilewise_test(${part}_test SOURCES ${tests} ALONE ${ARG_ALONE} DEPS tilewise_${part} ${ARG_PRIVATE_DEPS})
     target_include_directories(${part}_test PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-    if(ARG_PRECOMPILE_TESTS)
-      tilewise_precompile(${part}_test ${ARG_PRECOMPILE_TESTS})
-    endif()
-    if(ARG_TESTS_TOGETHER)
-      tilewise_together(${part}_test ${ARG_ALONE})
-    endif()
   endif()
 endfunction()
 
@@ -100,21 +84,35 @@ function(tilewise_time_limit seconds)
   set_tests_properties(${ARGN} PROPERTIES TIMEOUT ${seconds})
 endfunction()
 
-# tilewise_test(<name> SOURCES <files> DEPS <targets>): one doctest executable, one ctest entry. Tests of a minute and more have a
-# COST (seconds, about): ctest, which has never run in a new folder, then begins with them instead of ending with one core. Tests take
-# three of ctest's seven processors (`run_ctest` in ./dev), so two run at a time; the seventh is for one that mostly waits (PROCESSORS 1 RESOURCE_LOCK waits).
-function(tilewise_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+# tilewise_test_program(<name> SOURCES <files> DEPS <targets> [ALONE <files>]): a doctest executable.
+function(tilewise_test_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;ALONE" ${ARGN})
   if(NOT TARGET tilewise_doctest_main)  # compiled once, not once a test
     add_library(tilewise_doctest_main OBJECT ${PROJECT_SOURCE_DIR}/tests/doctest_main.cc)
     target_link_libraries(tilewise_doctest_main PRIVATE tilewise_flags)
   endif()
   add_executable(${name} ${ARG_SOURCES} $<TARGET_OBJECTS:tilewise_doctest_main>)
+  tilewise_together(${name} ${ARG_ALONE})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} tilewise_flags)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   # What is tested keeps its optimisation; the tests themselves compile in half the time without.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-Og> $<$<CONFIG:Debug>:-O0> -Wno-maybe-uninitialized)  # false alarms at -Og
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES PROCESSORS 3 SKIP_RETURN_CODE 77)
+endfunction()
+
+# tilewise_add_test(<name> <program> [<source>]): what ctest runs, of one source the cases that are in it. Tests of a minute and more have
+# a COST (seconds, about): ctest, which has never run in a new folder, then begins with them instead of ending with one core. Tests take
+# three of ctest's seven processors (`run_ctest` in ./dev), so two run at a time; the seventh is for one that mostly waits (PROCESSORS 1 RESOURCE_LOCK waits).
+function(tilewise_add_test name program)
+  if(ARGN)
+    list(APPEND filter "--source-file=*/${ARGN}")
+  endif()
+  add_test(NAME ${name} COMMAND ${program} ${filter})
+  set_tests_properties(${name} PROPERTIES PROCESSORS 3 SKIP_RETURN_CODE 77 FAIL_REGULAR_EXPRESSION "test cases: +0 \\|")
   tilewise_time_limit(300 ${name})
+endfunction()
+
+# tilewise_test(<name> SOURCES <files> DEPS <targets> [ALONE <files>]): a program of its own, one entry of ctest.
+function(tilewise_test name)
+  tilewise_test_program(${name} ${ARGN})
+  tilewise_add_test(${name} ${name})
 endfunction()

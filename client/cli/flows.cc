@@ -4,18 +4,14 @@
 #include <cstdlib>
 #include <map>
 
+#include "fields.h"
+
 namespace tilewise::cli {
 namespace {
 
 std::uint64_t id_of(const json::value& op) {
-  const json::value* id = op.is_object() ? op.get_object().if_contains("id") : nullptr;
+  const json::value* id = member(op, "id");
   return id != nullptr && id->is_string() ? std::strtoull(id->get_string().c_str(), nullptr, 10) : 0;
-}
-
-const json::array& list(const json::value& of, const char* key) {
-  static const json::array kNone;
-  const json::value* found = of.is_object() ? of.get_object().if_contains(key) : nullptr;
-  return found != nullptr && found->is_array() ? found->get_array() : kNone;
 }
 
 // (op, op that it reads)

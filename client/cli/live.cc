@@ -10,6 +10,8 @@
 #include <map>
 #include <thread>
 
+#include "fields.h"
+
 namespace tilewise::cli {
 namespace {
 
@@ -18,26 +20,6 @@ using json::value;
 constexpr int kGraphsOnTop = 12;
 constexpr auto kLook = std::chrono::milliseconds(250);  // at a graph that is waited for
 
-// Members that are missing, or something else than expected, read as nothing: another version may be at the other end.
-const value* member(const value& v, const char* key) {
-  const auto* object = v.if_object();
-  return object == nullptr ? nullptr : object->if_contains(key);
-}
-double number(const value& v, const char* key) {
-  const value* found = member(v, key);
-  return found != nullptr && found->is_number() ? found->to_number<double>() : 0;
-}
-long long whole(const value& v, const char* key) { return static_cast<long long>(number(v, key)); }
-std::string text(const value& v, const char* key) {
-  const value* found = member(v, key);
-  return found != nullptr && found->is_string() ? printable(std::string_view(found->get_string()))
-                                                : std::string();
-}
-const json::array& list(const value& v, const char* key) {
-  static const json::array kNone;
-  const value* found = member(v, key);
-  return found != nullptr && found->is_array() ? found->get_array() : kNone;
-}
 std::string bytes(const value& v, const char* key) {
   return bytes_text(static_cast<std::int64_t>(number(v, key)));
 }

@@ -175,7 +175,7 @@ LstsqResult lstsq(const Array& a, const Array& b) {
     // What is left of a column that depends on those before it is rounding: zero, which no triangular solve divides by.
     const Array size = abs(tall.r);
     const Array vanishes = size <= max(size, 0, true) * (10 * static_cast<double>(columns(m)) * epsilon(m));
-    const Array r = where(identity_like(tall.r) != 0 & vanishes, 0, tall.r);
+    const Array r = where((identity_like(tall.r) != 0) & vanishes, 0, tall.r);
     x = one_each("tilewise.trsm", "lstsq", {r.astype(m.dtype()), multiplied_by_adjoint(tall, right)},
                  {{m.dtype(), columns(m), columns(right)}}, flops(r), ir::linalg::kUpper)[0];
   }

@@ -350,10 +350,10 @@ msg::LogEntry sample(Entry entry) {
 }
 
 // Two workers are there, and the fetched block that is missing is on its way from the first.
-struct Fetching : Busy {
+struct FetchingBeside : Busy {
   std::uint64_t transfer = 0;
 
-  Fetching() {
+  FetchingBeside() {
     for (const auto& [worker, device] : {std::pair(kWorker, kDevice), std::pair(kOther, kOtherDevice)})
       log(msg::PeerJoined{{worker, msg::Role::kWorker, "w", "host", {}, {device}, {}}});
     fake.deliver({remote_offer()});
@@ -394,7 +394,7 @@ bool leaves(const msg::LogEntry& entry) {
 
 template <class Fn> void for_each_entry(Fn&& fn) {
   for (std::size_t kind = 0; kind < kEntries; ++kind) {
-    Fetching w;
+    FetchingBeside w;
     const msg::LogEntry entry = sample(static_cast<Entry>(kind));
     REQUIRE(entry.index() == kind);
     CAPTURE(kind);
@@ -405,7 +405,7 @@ template <class Fn> void for_each_entry(Fn&& fn) {
 TEST_CASE(
     "every log entry twice, while a block comes from there: a worker that is gone is not asked again, any "
     "other is") {
-  for_each_entry([](Fetching& w, const msg::LogEntry& entry) {
+  for_each_entry([](FetchingBeside& w, const msg::LogEntry& entry) {
     w.log(entry);
     const std::string once = w.state();
     w.log(entry);
@@ -423,7 +423,7 @@ TEST_CASE(
 }
 
 TEST_CASE("every log entry when the bytes are here all the same: they count") {
-  for_each_entry([](Fetching& w, const msg::LogEntry& entry) {
+  for_each_entry([](FetchingBeside& w, const msg::LogEntry& entry) {
     w.log(entry);
     w.transport_ends(w.transfer, {});
     REQUIRE(w.fetch->ready());
@@ -434,7 +434,7 @@ TEST_CASE("every log entry when the bytes are here all the same: they count") {
 TEST_CASE(
     "every log entry about a worker that was never heard of, or is lost already: nothing changes for anybody "
     "else") {
-  for_each_entry([](Fetching& w, const msg::LogEntry& entry) {
+  for_each_entry([](FetchingBeside& w, const msg::LogEntry& entry) {
     w.log(msg::PeerLost{kWorker, 0, {}});
     w.transport_ends(w.transfer, error(Errc::kWorkerLost, "gone"));
     w.fake.take_batches();
@@ -452,7 +452,7 @@ TEST_CASE(
 TEST_CASE(
     "every log entry late, after an offer from elsewhere: the block is had from there as soon as its place "
     "is free") {
-  for_each_entry([](Fetching& w, const msg::LogEntry& entry) {
+  for_each_entry([](FetchingBeside& w, const msg::LogEntry& entry) {
     w.fake.deliver({w.remote_offer(kOtherDevice)}, kOther);
     CHECK(w.fake.take_batches().empty());
     w.log(entry);
@@ -483,7 +483,7 @@ TEST_CASE(
 // ---- workers out of reach -------------------------------------------------------------------------------------------
 
 TEST_CASE("a worker that cannot be reached: who waits for its bytes is told so, all else goes on") {
-  Fetching w;
+  FetchingBeside w;
   const TimeNs long_ago = 1;
   const Error why{Errc::kTimeout, "the link to worker 3 (w) could not be made again"};
   SUBCASE("bytes that were granted: at once, though other blocks have come since") {

@@ -47,8 +47,8 @@ struct Side {
   }
 };
 
-struct Scene {
-  Scene() {
+struct CutOff {
+  CutOff() {
     scheduler.on_message = [this](const msg::Message& m) {
       if (!std::holds_alternative<msg::Join>(m)) return;
       msg::Welcome welcome;
@@ -79,7 +79,7 @@ struct Scene {
     endpoint->start(
         {[](const msg::Message&) {}, [](WorkerId, const msg::PeerBatch&) {}, [](const Error&) {}});
   }
-  ~Scene() {
+  ~CutOff() {
     endpoint.reset();
     loop->post([this] { worker.leave(), scheduler.leave(), loop->stop(); });
     thread.join();
@@ -112,7 +112,7 @@ struct Scene {
 }  // namespace
 
 TEST_CASE("remote: what is fetched from a worker out of reach waits while the scheduler is away too") {
-  Scene scene;
+  CutOff scene;
   scene.until([&] { return scene.met == 1; });
   scene.sleep(200);  // the worker's ArenaMap arrives
   scene.loop->post([&] { scene.scheduler.leave(), scene.worker.leave(); });

@@ -11,7 +11,7 @@ using namespace tilewise::remote;
 
 namespace {
 
-constexpr TimeNs kPatience = 20 * kSecond;
+constexpr TimeNs kTurnsAtMost = 20 * kSecond;
 
 struct Running {
   explicit Running(TimeNs lease_ns = LoopRole::kLeaseNs) : role(*loop, lease_ns) {}
@@ -24,7 +24,7 @@ struct Running {
     role.stop();
     if (background.joinable()) background.join();
   }
-  bool take() { return role.take(monotonic_now() + kPatience); }
+  bool take() { return role.take(monotonic_now() + kTurnsAtMost); }
   // Until a function posted to the loop has run, by whichever thread.
   bool served(std::thread::id* by = nullptr) {
     std::atomic<bool> ran = false;
@@ -32,7 +32,7 @@ struct Running {
       if (by != nullptr) *by = std::this_thread::get_id();
       ran = true;
     });
-    const TimeNs until = monotonic_now() + kPatience;
+    const TimeNs until = monotonic_now() + kTurnsAtMost;
     while (!ran && monotonic_now() < until) std::this_thread::yield();
     return ran;
   }
@@ -52,7 +52,7 @@ TEST_CASE("role: the background thread runs the loop until somebody waits, and a
     by = std::this_thread::get_id();
     ran = true;
   });
-  CHECK(r.loop->run_until([&] { return ran; }, kPatience));
+  CHECK(r.loop->run_until([&] { return ran; }, kTurnsAtMost));
   CHECK(by == std::this_thread::get_id());
   r.role.release();
   CHECK(r.served(&by));  // after the lease
@@ -132,12 +132,12 @@ TEST_CASE("role: one thread at a time runs the loop, and what is posted is alway
       });
       if (r.take()) {
         r.loop->set_spin((i + seed) % 3 == 0 ? 20 * kMicrosecond : 0);
-        if (!r.loop->run_until([&] { return ran.load(); }, kPatience)) ++missed;
+        if (!r.loop->run_until([&] { return ran.load(); }, kTurnsAtMost)) ++missed;
         r.loop->set_spin(0);
         r.role.release();
       }
       if ((i + seed) % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3));  // past the lease
-      const TimeNs until = monotonic_now() + kPatience;
+      const TimeNs until = monotonic_now() + kTurnsAtMost;
       while (!ran && monotonic_now() < until) std::this_thread::yield();
       if (!ran) ++missed;
     }

@@ -39,7 +39,7 @@ bool transcendental(TapeOp op) {
   }
 }
 
-std::vector<double> floats(DType t, TapeOp op, Prng& prng) {
+std::vector<double> floats(const Subject& subject, DType t, TapeOp op, Prng& prng) {
   const double infinity = std::numeric_limits<double>::infinity();
   const bool single = ir::compute_dtype(ir::real_dtype(t)) == DType::kFloat32;
   const bool half = ir::is_half(t);
@@ -94,7 +94,7 @@ std::vector<double> floats(DType t, TapeOp op, Prng& prng) {
                                     : 1e-310,
                            single ? 3.4e38 : 1.7e308,
                            single ? -3.4e38 : -1.7e308};
-  const int extra = ir::arity_of(op) != 1 ? 60 : half ? 3000 : 20000;
+  const int extra = ir::arity_of(op) != 1 ? 60 : subject.share_of(half ? 3000 : 20000);
   for (int i = 0; i < extra; ++i) {
     v.push_back((prng.uniform() - 0.5) * std::pow(10.0, static_cast<double>(prng.between(-8, 4))));
     if (ir::arity_of(op) == 1)
@@ -145,7 +145,7 @@ struct Values {
   std::vector<std::int64_t> i;
   std::size_t size() const { return f.size(); }
 };
-Values values_of(DType t, TapeOp op, Prng& prng) {
+Values values_of(const Subject& subject, DType t, TapeOp op, Prng& prng) {
   Values v;
   if (ir::is_complex(t)) {
     const bool one = ir::arity_of(op) == 1;
@@ -155,7 +155,7 @@ Values values_of(DType t, TapeOp op, Prng& prng) {
                                        710.9, 745.5, 1.7e308,  3.3e38,    1e-310,       1e-42};
     for (const double x : parts)
       for (const double y : parts) v.f.push_back(x), v.g.push_back(y);
-    for (int k = 0; k < (one ? 4000 : 150); ++k) {
+    for (int k = one ? subject.share_of(4000) : 150; k > 0; --k) {
       const auto part = [&] {
         return (prng.uniform() - 0.5) * std::pow(10.0, static_cast<double>(prng.between(-4, 2)));
       };
@@ -165,7 +165,7 @@ Values values_of(DType t, TapeOp op, Prng& prng) {
     return v;
   }
   if (ir::is_floating(t)) {
-    v.f = floats(t, op, prng);
+    v.f = floats(subject, t, op, prng);
     v.i.resize(v.f.size());
   } else {
     v.i = t == DType::kBool ? std::vector<std::int64_t>{0, 1} : ints(t);
@@ -176,11 +176,12 @@ Values values_of(DType t, TapeOp op, Prng& prng) {
 }
 
 // Argument k of all combinations of values.
-std::vector<Array> combinations(const std::vector<DType>& types, TapeOp op, Prng& prng) {
+std::vector<Array> combinations(const Subject& subject, const std::vector<DType>& types, TapeOp op,
+                                Prng& prng) {
   std::vector<Values> values;
   std::int64_t total = 1;
   for (std::size_t k = 0; k < types.size(); ++k) {
-    values.push_back(values_of(types[k], op, prng));
+    values.push_back(values_of(subject, types[k], op, prng));
     if (k == 2 && values[k].size() > 8) {  // kWhere: enough is enough
       values[k].f.resize(8);
       values[k].i.resize(8);
@@ -243,7 +244,7 @@ void one_op(const Subject& subject, TapeOp op, DType out, const std::vector<DTyp
   }
   tape.code.push_back(instr(op, out, 0, args.size() > 1 ? 1 : 0, args.size() > 2 ? 2 : 0, 5));
   if (!tape.verify(static_cast<int>(args.size()), args, 1)) return;
-  std::vector<Array> inputs = combinations(args, op, prng);
+  std::vector<Array> inputs = combinations(subject, args, op, prng);
   const ir::Shape shape = inputs[0].shape;
   Step step = map_step(tape, std::move(inputs), ir::box_of(shape), shape);
   Step want = step;

@@ -8,6 +8,7 @@
 #pragma once
 #include <tilewise/kernels/kernels.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace tilewise::kernels::conformance {
@@ -25,10 +26,12 @@ struct Subject {
       false;                // of float64: ulps of the largest argument, where that is larger than the result
   double normal_ulps = 16;  // of kNormal, relative to the larger of the value and 1
   bool integer_matmul = true;
-  int random_tapes = 300;
+  double random_share = 1;  // of the random steps and values; awkward ones are always all there
   bool order = true;  // run_all: lines are sorted too. Highway's sort has no version without vectors
   bool scan_order_is_reference = true;  // floats too are compared bit for bit
   mutable device::Slab arena;           // filled by the suite; freed with the device
+
+  int share_of(int steps) const { return std::max(1, static_cast<int>(steps * random_share)); }
 };
 
 void conform_elementwise(const Subject&);     // each op on each dtype it accepts, edge values

@@ -11,8 +11,8 @@ namespace {
 
 using ir::DType;
 
-struct Setup {
-  Setup() { REQUIRE(table.add(builtin_kernels()).has_value()); }
+struct Factorising {
+  Factorising() { REQUIRE(table.add(builtin_kernels()).has_value()); }
   PluginTable table;
   std::unique_ptr<KernelSet> host = make_host_kernels(&table);
   std::unique_ptr<device::Device> device =
@@ -51,8 +51,8 @@ Array random(Prng& prng, DType t, const ir::Shape& shape, double more = 0) {
 }
 
 // Outputs as near to the reference's as `limit` times the largest number of each.
-void check(const Setup& setup, const char* kernel, std::vector<Array> inputs, std::vector<Array> outputs,
-           double limit, std::uint32_t flags = 0, std::int64_t off_diagonal = 0,
+void check(const Factorising& setup, const char* kernel, std::vector<Array> inputs,
+           std::vector<Array> outputs, double limit, std::uint32_t flags = 0, std::int64_t off_diagonal = 0,
            std::vector<Array>* results = nullptr) {
   const DType t = inputs[0].dtype;
   const ir::Shape space = outputs[0].shape;
@@ -88,7 +88,7 @@ Array definite(Prng& prng, DType t, const ir::Shape& stack, std::int64_t n) {
 }  // namespace
 
 TEST_CASE("equations, determinants, triangles and updates of single blocks") {
-  Setup s;
+  Factorising s;
   for (int round = 0; round < 120; ++round) {
     const DType t = kDTypes[round % 4];
     ir::Shape stack;
@@ -117,7 +117,7 @@ TEST_CASE("equations, determinants, triangles and updates of single blocks") {
 }
 
 TEST_CASE("elimination of some columns, and of the others by it") {
-  Setup s;
+  Factorising s;
   for (int round = 0; round < 80; ++round) {
     const DType t = kDTypes[round % 4];
     ir::Shape stack;
@@ -136,7 +136,7 @@ TEST_CASE("elimination of some columns, and of the others by it") {
 }
 
 TEST_CASE("reflectors: of matrices tall and wide, applied to what has as many rows, fewer and more") {
-  Setup s;
+  Factorising s;
   for (int round = 0; round < 160; ++round) {
     const DType t = kDTypes[round % 4];
     ir::Shape stack;
@@ -163,7 +163,7 @@ TEST_CASE("reflectors: of matrices tall and wide, applied to what has as many ro
 
 // Q^H Q C is C, and Q R is A: the two directions undo each other, and mean the Q that qr forms.
 TEST_CASE("reflectors that are applied there and back change nothing") {
-  Setup s;
+  Factorising s;
   for (int round = 0; round < 40; ++round) {
     const DType t = kDTypes[round % 4];
     const std::int64_t m = s.prng.between(1, 60), n = s.prng.between(1, 40), k = std::min(m, n);

@@ -102,7 +102,7 @@ void fill_far(Prng& prng, Array& array, double mean) {
 
 void random_moments(const Subject& subject) {
   Prng prng(subject.seed + 14);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < subject.share_of(200); ++round) {
     const ir::Shape shape = random_shape(prng, 4, round % 8 == 0 ? 40000 : 3000);
     const auto axes = static_cast<std::uint32_t>(prng.below(std::uint64_t{1} << shape.size()));
     const DType t = kTypes[prng.below(2)];
@@ -160,7 +160,7 @@ void degenerate(const Subject& subject) {
 
 void joins(const Subject& subject) {
   Prng prng(subject.seed + 16);
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < subject.share_of(60); ++round) {
     const DType t = kTypes[prng.below(2)];
     ir::Shape shape = random_shape(prng, 3, 3000);
     shape.push_back(prng.between(1, 4));

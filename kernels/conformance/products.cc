@@ -96,7 +96,7 @@ void one(const Subject& subject, Prng& prng, DType t, std::int64_t m, std::int64
 
 void conform_products(const Subject& subject) {
   Prng prng(subject.seed + 20);
-  for (int round = 0; round < 120; ++round) {
+  for (int round = 0; round < subject.share_of(120); ++round) {
     constexpr DType kTypes[] = {DType::kFloat64, DType::kFloat32,  DType::kComplex64, DType::kComplex128,
                                 DType::kFloat16, DType::kBFloat16, DType::kInt32,     DType::kInt64};
     const DType t = kTypes[prng.below(subject.integer_matmul ? 8 : 6)];

@@ -114,7 +114,7 @@ DType dtype_for(Prng& prng, ReduceKind kind) {
 
 void random_reductions(const Subject& subject) {
   Prng prng(subject.seed + 10);
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < subject.share_of(400); ++round) {
     const auto kind = static_cast<ReduceKind>(prng.below(8));
     const ir::Shape shape = random_shape(prng, 4, round % 8 == 0 ? 40000 : 3000);
     if (is_arg(kind) && ir::volume(shape) == 0) continue;
@@ -126,7 +126,7 @@ void random_reductions(const Subject& subject) {
 // Sums and products of complex numbers: both parts within the roundings of their order, whatever the layout.
 void complex_reductions(const Subject& subject) {
   Prng prng(subject.seed + 13);
-  for (int round = 0; round < 120; ++round) {
+  for (int round = 0; round < subject.share_of(120); ++round) {
     const DType t = prng.chance(0.5) ? DType::kComplex64 : DType::kComplex128;
     const auto kind = prng.chance(0.6) ? ReduceKind::kSum : ReduceKind::kProd;
     const ir::Shape shape = random_shape(prng, 4, round % 8 == 0 ? 40000 : 3000);
@@ -195,7 +195,7 @@ Array copy_of(const Array& a, DType t, const ir::Shape& shape) {
 
 void combines(const Subject& subject) {
   Prng prng(subject.seed + 12);
-  for (int round = 0; round < 80; ++round) {
+  for (int round = 0; round < subject.share_of(80); ++round) {
     const auto kind = static_cast<ReduceKind>(prng.below(8));
     DType t = dtype_for(prng, kind);
     if (rounds(kind, t) && prng.chance(0.4))

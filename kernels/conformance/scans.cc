@@ -130,7 +130,7 @@ void conform_scans(const Subject& subject) {
   Prng prng(subject.seed + 40);
   constexpr DType kTypes[] = {DType::kFloat64, DType::kFloat32,   DType::kInt32,     DType::kInt64,
                               DType::kUInt64,  DType::kComplex64, DType::kComplex128};
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < subject.share_of(300); ++round) {
     ir::Shape shape = random_shape(prng, 4, 3000);
     if (shape.empty()) shape.push_back(prng.between(1, 50));
     one(subject, prng, shape, prng.below(shape.size()),

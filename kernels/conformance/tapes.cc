@@ -119,7 +119,7 @@ Step check_step(const Subject& subject, Step step, const std::string& what) {
 
 void random_tapes(const Subject& subject) {
   Prng prng(subject.seed + 1);
-  for (int round = 0; round < subject.random_tapes; ++round) {
+  for (int round = 0; round < subject.share_of(300); ++round) {
     const bool plain = prng.chance(0.3);
     const ir::Shape shape = random_shape(prng, 4, round % 10 == 0 ? 20000 : 3000);
     ir::Shape space;

@@ -134,14 +134,14 @@ class EveryTarget final : public KernelSet {
   std::map<std::int64_t, std::int64_t> ran_;
 };
 
-struct Setup {
+struct AllTargets {
   std::unique_ptr<KernelSet> host = make_host_kernels(nullptr);
   std::unique_ptr<device::Device> device =
       device::make_host_device({.threads = 1, .memory_bytes = std::int64_t{1} << 30});
   EveryTarget kernels{*host, *device};
-  Subject subject{.kernels = kernels, .device = *device, .random_tapes = 60};
+  Subject subject{.kernels = kernels, .device = *device, .random_share = 0.5};
 
-  ~Setup() {
+  ~AllTargets() {
     for (const std::int64_t target : targets()) {
       CAPTURE(hwy::TargetName(target));
       CHECK(kernels.ran(target) > 0);
@@ -173,25 +173,25 @@ TEST_CASE("the instruction set in use is the one that is told, and by itself the
 }
 
 TEST_CASE("all instruction sets give the same bits: elementwise") {
-  Setup setup;
+  AllTargets setup;
   conform_elementwise(setup.subject);
 }
 TEST_CASE("all instruction sets give the same bits: tapes") {
-  Setup setup;
+  AllTargets setup;
   conform_tapes(setup.subject);
 }
 TEST_CASE("all instruction sets give the same bits: random numbers") {
-  Setup setup;
+  AllTargets setup;
   conform_random(setup.subject);
 }
 TEST_CASE("all instruction sets give the same bits: reductions, moments, scans") {
-  Setup setup;
+  AllTargets setup;
   conform_reductions(setup.subject);
   conform_moments(setup.subject);
   conform_scans(setup.subject);
 }
 TEST_CASE("all instruction sets give the same bits: products") {
-  Setup setup;
+  AllTargets setup;
   conform_products(setup.subject);
 }
 

@@ -1,4 +1,4 @@
-// tilewise.fft by cuFFT, as kernels/fft. Lines that lie one behind the other are transformed where they are; others are copied to
+// tilewise.fft by cuFFT, as kernels/fft. FftCall that lie one behind the other are transformed where they are; others are copied to
 // scratch and back, as many at once as the GPU's L2 cache holds.
 #include <algorithm>
 #include <bit>
@@ -15,7 +15,7 @@ using ir::builtin::Fft;
 constexpr std::int64_t kRoomBytes = std::int64_t{32} << 20;  // of lines that are transformed at once
 
 // What the parameters and the result's dtype say.
-struct Lines {
+struct FftCall {
   FftLines one;  // count is set by who asks
   DType in = DType::kComplex128, out = DType::kComplex128;
   std::int64_t in_length = 0, out_length = 0;
@@ -36,7 +36,7 @@ struct Lines {
 };
 
 // False: refused at launch.
-bool read(const std::string& params, DType out, std::size_t rank, Lines& lines) {
+bool read(const std::string& params, DType out, std::size_t rank, FftCall& lines) {
   Fft p;
   if (!ir::builtin::read(p, params.data(), params.size())) return false;
   if (p.axis < 0 || static_cast<std::size_t>(p.axis) >= rank || p.n < 1 || p.n > INT32_MAX ||
@@ -111,7 +111,7 @@ bool dense(const TensorView& view) {
 
 class Transform {
  public:
-  Transform(const Environment& env, const Lines& lines, const TensorView& x, const TensorView& out,
+  Transform(const Environment& env, const FftCall& lines, const TensorView& x, const TensorView& out,
             std::byte* scratch, CUstream stream)
       : env_(env),
         lines_(lines),
@@ -144,7 +144,7 @@ class Transform {
   }
 
  private:
-  // Lines [at, at + count) to scratch, one behind the other, and (scaled) from there.
+  // FftCall [at, at + count) to scratch, one behind the other, and (scaled) from there.
   Status gather(std::int64_t at, std::int64_t count) {
     Strided to = contiguous(from_, x_.shape);
     to.base -= at * lines_.in_bytes();  // may lie before the scratch; only `count` lines are written
@@ -197,7 +197,7 @@ class Transform {
   }
 
   const Environment& env_;
-  const Lines& lines_;
+  const FftCall& lines_;
   TensorView x_, out_;
   CUstream stream_;
   bool in_place_ = false, out_place_ = false;
@@ -208,7 +208,7 @@ class Transform {
 struct Room {
   std::int64_t together = 0, work_bytes = 0;
 };
-Result<Room> room_of(const Environment& env, const ir::Op& op, const Lines& lines) {
+Result<Room> room_of(const Environment& env, const ir::Op& op, const FftCall& lines) {
   Room room;
   room.together = lines.together(lines_of(op.outputs[0].grid.max_block_shape(), lines.axis));
   TW_ASSIGN(room.work_bytes, env.cufft->work_bytes(lines.of(room.together)));
@@ -224,7 +224,7 @@ Status fft_supports(const Environment& env, const ir::Op&) {
 }
 
 std::int64_t fft_scratch_bytes(const Environment& env, const ir::Op& op) {
-  Lines lines;
+  FftCall lines;
   const ir::OutputSpec& out = op.outputs[0];
   if (env.cufft == nullptr ||
       !read(op.get<ir::CallAttrs>().params, out.dtype, static_cast<std::size_t>(out.grid.rank()), lines))
@@ -237,7 +237,7 @@ std::int64_t fft_scratch_bytes(const Environment& env, const ir::Op& op) {
 
 Status prepare_fft(const Environment& env, const ir::Op& op, std::span<const CUstream> streams) {
   TW_TRY(fft_supports(env, op));
-  Lines lines;
+  FftCall lines;
   const ir::OutputSpec& out = op.outputs[0];
   if (!read(op.get<ir::CallAttrs>().params, out.dtype, static_cast<std::size_t>(out.grid.rank()), lines))
     return {};
@@ -252,7 +252,7 @@ Status prepare_fft(const Environment& env, const ir::Op& op, std::span<const CUs
 Status launch_fft(const Environment& env, const KernelCall& call, CUstream stream) {
   TW_TRY(fft_supports(env, *call.op));
   const TensorView &x = call.inputs[0], &out = call.outputs[0];
-  Lines lines;
+  FftCall lines;
   if (!read(call.op->get<ir::CallAttrs>().params, out.dtype, out.shape.size(), lines) ||
       !same_lines(x, out, lines.axis) || x.dtype != lines.in || x.shape[lines.axis] != lines.in_length ||
       out.shape[lines.axis] != lines.out_length)

@@ -9,7 +9,7 @@ namespace {
 
 // From the NVRTC documentation; the interface has not changed since CUDA 11. Declared here because slim toolkits have
 // no nvrtc.h.
-using Program = struct NvrtcProgram*;
+using Handle = struct NvrtcProgram*;
 using Code = int;
 constexpr Code kSuccess = 0;
 
@@ -18,14 +18,14 @@ constexpr Code kSuccess = 0;
 struct Nvrtc::Functions {
   const char* (*error_text)(Code);
   Code (*version)(int*, int*);
-  Code (*create)(Program*, const char* source, const char* name, int headers, const char* const*,
+  Code (*create)(Handle*, const char* source, const char* name, int headers, const char* const*,
                  const char* const*);
-  Code (*compile)(Program, int count, const char* const* options);
-  Code (*destroy)(Program*);
-  Code (*cubin_size)(Program, std::size_t*);
-  Code (*cubin)(Program, char*);
-  Code (*log_size)(Program, std::size_t*);
-  Code (*log)(Program, char*);
+  Code (*compile)(Handle, int count, const char* const* options);
+  Code (*destroy)(Handle*);
+  Code (*cubin_size)(Handle, std::size_t*);
+  Code (*cubin)(Handle, char*);
+  Code (*log_size)(Handle, std::size_t*);
+  Code (*log)(Handle, char*);
 };
 
 Result<std::unique_ptr<Nvrtc>> Nvrtc::open(int preferred_major) {
@@ -53,7 +53,7 @@ Result<std::unique_ptr<Nvrtc>> Nvrtc::open(int preferred_major) {
 
 Result<std::string> Nvrtc::compile(const std::string& source, int architecture) const {
   const Functions& f = *functions_;
-  Program program = nullptr;
+  Handle program = nullptr;
   if (const Code code = f.create(&program, source.c_str(), "tilewise.cu", 0, nullptr, nullptr);
       code != kSuccess)
     return error(Errc::kInternal, std::string("nvrtcCreateProgram: ") + f.error_text(code));

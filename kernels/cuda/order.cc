@@ -8,7 +8,7 @@
 namespace tilewise::cuda {
 namespace {
 
-constexpr std::int64_t kTile = 8 * kThreads;  // elements that a thread block sorts or merges
+constexpr std::int64_t kSortTile = 8 * kThreads;  // elements that a thread block sorts or merges
 
 // As device/order.cuh.
 struct SearchParams {
@@ -28,7 +28,7 @@ struct SortParams {
   std::int32_t descending = 0, two = 0;
 };
 
-std::int64_t tiles_of(std::int64_t count) { return (count + kTile - 1) / kTile; }
+std::int64_t tiles_of(std::int64_t count) { return (count + kSortTile - 1) / kSortTile; }
 std::int64_t align(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 // One array of `count` elements, with numbers or without.
 std::int64_t buffer_bytes(std::int64_t count, ir::DType dtype, bool numbered) {
@@ -108,7 +108,7 @@ std::int64_t sort_scratch_bytes(const ir::Op& op) {
   const ir::Shape largest = op.space.max_block_shape();
   if (!ir::builtin::read(p, params.data(), params.size()) || p.axis < 0 ||
       static_cast<std::size_t>(p.axis) >= largest.size() ||
-      largest[static_cast<std::size_t>(p.axis)] <= kTile)
+      largest[static_cast<std::size_t>(p.axis)] <= kSortTile)
     return 0;
   const std::int64_t bytes = buffer_bytes(ir::volume(largest), op.outputs.at(0).dtype, op.outputs.size() > 1);
   return op.outputs[0].grid == op.space ? bytes : 2 * bytes;
@@ -132,7 +132,7 @@ Status launch_sort(const Environment& env, const KernelCall& call, CUstream stre
   if (count == 0 || kept == 0) return {};
 
   int merges = 0;
-  for (std::int64_t run = kTile; run < n; run *= 2) ++merges;
+  for (std::int64_t run = kSortTile; run < n; run *= 2) ++merges;
   LineSet set(x.shape, axis);
   const Strided in = own(x), listed_numbers = listed ? own(call.inputs[1]) : Strided{};
   const std::size_t from =
@@ -164,7 +164,7 @@ Status launch_sort(const Environment& env, const KernelCall& call, CUstream stre
     const std::size_t target = last ? result : beside[(merges - pass) % 2 == 1 ? 0 : 1];
     params.in = set[source];
     params.out = set[target];
-    params.run = pass == 0 ? 0 : kTile << (pass - 1);
+    params.run = pass == 0 ? 0 : kSortTile << (pass - 1);
     params.kept = last ? kept : n;
     params.tiles = tiles_of(params.kept);
     TW_TRY(launch_kernel(env, program.entry[pass == 0 ? 1 : 2], params.lines.count * params.tiles, 1, &params,

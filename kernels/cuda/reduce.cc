@@ -13,7 +13,7 @@ namespace {
 using ir::ReduceKind;
 using ir::TapeOp;
 
-constexpr std::size_t kMaxPlaces = 1 + limits::kMaxTapeLoads + limits::kMaxRank + 1;
+constexpr std::size_t kMaxReducePlaces = 1 + limits::kMaxTapeLoads + limits::kMaxRank + 1;
 constexpr std::int64_t kTargetBlocks = 2048;  // thread blocks that a large reduction is cut into
 constexpr std::int64_t kPerLane = 16;         // elements a lane takes at least where chunks are cut
 constexpr std::int64_t kMaxPartials = 32 * kTargetBlocks;
@@ -26,7 +26,7 @@ struct ReduceParams {
   std::int64_t out = 0, out_position = 0, out_shift = 0, out_squares = 0, scratch = 0, chunk = 0;
   std::int32_t chunks = 1, lanes = 1, columns = 0, unused = 0;
   Constants constants;
-  Place place[2 * kMaxPlaces];
+  Place place[2 * kMaxReducePlaces];
 };
 
 // Of each array that a kind has: where it is, then where its partials are.
@@ -56,7 +56,7 @@ void split(ReduceParams& p, std::int64_t outputs, std::int64_t count, bool inner
 // Splits a place of the whole box into its part along kept and along reduced dimensions.
 struct Halves {
   ir::Shape kept, reduced;
-  boost::container::static_vector<Strided, kMaxPlaces> kept_places, reduced_places;
+  boost::container::static_vector<Strided, kMaxReducePlaces> kept_places, reduced_places;
 };
 Halves halves_of(const ir::Shape& shape, std::uint32_t axes, std::span<const Strided> places) {
   Halves halves;
@@ -165,7 +165,7 @@ Status launch_reduce(const Environment& env, const KernelCall& call, CUstream st
   const auto& attrs = call.op->get<ir::ReduceAttrs>();
   const ir::Shape shape = call.box.shape();
   const TapeSources sources = sources_of(attrs.tape);
-  boost::container::static_vector<Strided, kMaxPlaces> places;
+  boost::container::static_vector<Strided, kMaxReducePlaces> places;
   places.push_back(reported_position(call, attrs.axes));
   for (const auto& load : sources.loads) {
     TW_TRY(null_operand(call, load.operand));

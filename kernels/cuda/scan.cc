@@ -6,9 +6,9 @@
 namespace tilewise::cuda {
 namespace {
 
-constexpr std::int64_t kTile = 4 * kThreads;  // elements that a thread block takes at once
-constexpr std::int64_t kLeastChunk = 4 * kTile;
-constexpr std::int64_t kMostChunks = 256;  // of a line
+constexpr std::int64_t kScanTile = 4 * kThreads;  // elements that a thread block takes at once
+constexpr std::int64_t kLeastScanChunk = 4 * kScanTile;
+constexpr std::int64_t kMostScanChunks = 256;  // of a line
 constexpr std::int64_t kShort = 64;
 
 // As device/scan.cuh.
@@ -20,8 +20,8 @@ struct ScanParams {
 };
 
 std::int64_t chunk_of(std::int64_t length) {
-  const std::int64_t even = (length + kMostChunks - 1) / kMostChunks;
-  return std::max(kLeastChunk, (even + kTile - 1) / kTile * kTile);
+  const std::int64_t even = (length + kMostScanChunks - 1) / kMostScanChunks;
+  return std::max(kLeastScanChunk, (even + kScanTile - 1) / kScanTile * kScanTile);
 }
 std::int64_t chunks_of(std::int64_t length) {
   return std::max<std::int64_t>(1, (length + chunk_of(length) - 1) / chunk_of(length));
@@ -44,8 +44,8 @@ std::int64_t scan_scratch_bytes(const ir::Op& op) {
   std::int64_t lines = 1;
   for (std::size_t d = 0; d < largest.size(); ++d) lines *= d == axis ? 1 : largest[d];
   // Not chunks_of(): a shorter line may be cut into more of them than a longer one.
-  const std::int64_t chunks =
-      std::max<std::int64_t>(1, std::min(kMostChunks, (largest[axis] + kLeastChunk - 1) / kLeastChunk));
+  const std::int64_t chunks = std::max<std::int64_t>(
+      1, std::min(kMostScanChunks, (largest[axis] + kLeastScanChunk - 1) / kLeastScanChunk));
   return lines * chunks * static_cast<std::int64_t>(ir::size_of(op.outputs.at(0).dtype));
 }
 

@@ -11,9 +11,8 @@ namespace tilewise::exchange {
 
 namespace {
 
-constexpr TimeNs kFirstPause = 100 * kMillisecond, kLastPause = kSecond;  // before attempts
-constexpr TimeNs kAcceptorMargin = 2 * kSecond;                           // it may notice the break first
-constexpr std::size_t kMaxKept = 65'536;                                  // messages
+constexpr TimeNs kAcceptorMargin = 2 * kSecond;  // it may notice the break first
+constexpr std::size_t kMaxKept = 65'536;         // messages
 
 }  // namespace
 

@@ -27,6 +27,9 @@ namespace tilewise::exchange {
 
 using ChannelId = std::uint64_t;
 
+// Before attempts to reach a peer again: each waits twice as long as the one before.
+inline constexpr TimeNs kFirstPause = 100 * kMillisecond, kLastPause = kSecond;
+
 struct Channel {
   std::unique_ptr<net::Link> link;
   WorkerId peer;  // none: a stranger's

@@ -13,7 +13,6 @@ namespace tilewise::exchange {
 
 namespace {
 
-constexpr TimeNs kFirstPause = 100 * kMillisecond, kLastPause = kSecond;
 constexpr TimeNs kStreamTime = 5 * kSecond;  // for an attempt, its answer included
 
 struct StreamWord {

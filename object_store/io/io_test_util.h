@@ -1,6 +1,8 @@
 // Private to the tests of this folder.
 #pragma once
+#include <tilewise/base/prng.h>
 #include <tilewise/base/result.h>
+#include <tilewise/ir/shape.h>
 
 #include <doctest/doctest.h>
 
@@ -25,6 +27,17 @@ inline void put(const std::string& path, const std::string& bytes) {
 inline std::string get(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Any box of an array, also one without elements.
+inline ir::Box random_box(Prng& rng, const ir::Shape& shape) {
+  ir::Box box;
+  for (const std::int64_t extent : shape) {
+    const std::int64_t lo = rng.chance(0.3) ? 0 : rng.between(0, extent);
+    box.lo.push_back(lo);
+    box.hi.push_back(rng.chance(0.3) ? extent : rng.between(lo, extent));
+  }
+  return box;
 }
 
 // A header with any text inside.

@@ -40,16 +40,6 @@ ir::Shape random_shape(Prng& rng) {
   return shape;
 }
 
-ir::Box random_box(Prng& rng, const ir::Shape& shape) {
-  ir::Box box;
-  for (const std::int64_t extent : shape) {
-    const std::int64_t lo = rng.chance(0.3) ? 0 : rng.between(0, extent);
-    box.lo.push_back(lo);
-    box.hi.push_back(rng.chance(0.3) ? extent : rng.between(lo, extent));
-  }
-  return box;
-}
-
 // What a C-order block of `box` of the counting array holds, element by element.
 template <class T> std::vector<T> expected_block(const ir::Shape& shape, const ir::Box& box) {
   std::vector<T> out;

@@ -70,15 +70,6 @@ ZarrInfo random_info(Prng& rng) {
   return info;
 }
 
-ir::Box random_box(Prng& rng, const ir::Shape& shape) {
-  ir::Box box;
-  for (const std::int64_t extent : shape) {
-    box.lo.push_back(rng.between(0, extent - 1));
-    box.hi.push_back(rng.between(box.lo.back(), extent));
-  }
-  return box;
-}
-
 // Element i of the array, C order: bytes that depend on i alone.
 void element(std::int64_t i, std::size_t size, std::byte* to) {
   for (std::size_t b = 0; b < size; ++b)

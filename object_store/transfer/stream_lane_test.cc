@@ -42,12 +42,12 @@ struct Side {
   }
 };
 
-struct Lanes {
+struct TwoLanes {
   std::unique_ptr<net::EventLoop> loop = std::move(net::EventLoop::create().value());
   net::StreamPair streams;
   Side one, other;
 
-  explicit Lanes(bool sockets = true, bool both = true) {
+  explicit TwoLanes(bool sockets = true, bool both = true) {
     streams = sockets ? net::make_socket_pair(*loop, *loop).value() : net::make_memory_pair(*loop, *loop);
     one.begin(std::move(streams.first), true);
     if (both) other.begin(std::move(streams.second), false);
@@ -67,7 +67,7 @@ std::span<const std::byte> bytes_of(const BlockHeader& header) {
 TEST_CASE("blocks of any size go both ways over a stream at once, in order") {
   for (const bool sockets : {true, false}) {
     CAPTURE(sockets);
-    Lanes l(sockets);
+    TwoLanes l(sockets);
     std::vector<std::size_t> sizes = {
         0, 1, 31, 32, 33, 4096, 65535, 65536, 65537, 1 << 20, (3 << 20) + 5, 20 << 20};
     for (int i = 0; i < 200; ++i) sizes.push_back(static_cast<std::size_t>(i * 7));
@@ -97,7 +97,7 @@ TEST_CASE("blocks of any size go both ways over a stream at once, in order") {
 }
 
 TEST_CASE("a block that nobody wants is read and forgotten") {
-  Lanes l;
+  TwoLanes l;
   const auto large = block(16 << 20, 1), small = block(1000, 2);
   l.other.places[2].resize(small.size());
   l.one.lane->send(header_of(1, large.size()), large.data());
@@ -107,7 +107,7 @@ TEST_CASE("a block that nobody wants is read and forgotten") {
 }
 
 TEST_CASE("the rest of a block that is given up in the middle goes nowhere") {
-  Lanes l;
+  TwoLanes l;
   const auto large = block(150'000, 1), small = block(1000, 2);
   const BlockHeader first;
   // By hand, so that it is known how much has come.
@@ -145,7 +145,7 @@ TEST_CASE("the rest of a block that is given up in the middle goes nowhere") {
 }
 
 TEST_CASE("what was not begun can be taken back, what was cannot") {
-  Lanes l;
+  TwoLanes l;
   const auto large = block(32 << 20, 1), small = block(100, 2);
   l.other.places[1].resize(large.size()), l.other.places[2].resize(small.size()),
       l.other.places[3].resize(small.size());
@@ -162,7 +162,7 @@ TEST_CASE("what was not begun can be taken back, what was cannot") {
 }
 
 TEST_CASE("a stream that ends in the middle breaks the lane, once, on both sides") {
-  Lanes l;
+  TwoLanes l;
   const auto large = block(32 << 20, 1);
   l.other.places[1].resize(large.size());
   l.one.lane->send(header_of(1, large.size()), large.data());
@@ -181,7 +181,7 @@ TEST_CASE("a stream that ends in the middle breaks the lane, once, on both sides
 TEST_CASE(
     "who was dialled is silent until the other has begun, and nonsense breaks the lane before memory is "
     "touched") {
-  Lanes quiet(true, false);
+  TwoLanes quiet(true, false);
   std::vector<net::UniqueFd> fds;
   std::byte got[sizeof(BlockHeader)];
   CHECK(quiet.streams.second->try_read(got, fds).value() == sizeof got);  // the dialler's first word

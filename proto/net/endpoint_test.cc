@@ -19,8 +19,6 @@ using namespace tilewise::net::test;
 
 namespace {
 
-Token token(char digit) { return Token::from_hex(std::string(64, digit)).value(); }
-
 std::string unique_name() {
   static int count = 0;
   return "tilewise-test-" + std::to_string(::getpid()) + "-" + std::to_string(++count);

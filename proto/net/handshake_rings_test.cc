@@ -11,18 +11,17 @@ using namespace tilewise::net::test;
 
 namespace {
 
-constexpr std::size_t kHelloBytes = 56, kProofBytes = 48, kRingsBytes = 24;
+constexpr std::size_t kRingsBytes = 24;
 constexpr std::uint16_t kRingsType = 0xFF02;
-
-Token token() { return Token::from_hex(std::string(64, 'a')).value(); }
 
 struct Ends {
   std::unique_ptr<Handshake> handshake;
   std::optional<Result<std::unique_ptr<Link>>> result;
 
   void start(EventLoop& loop, std::unique_ptr<ByteStream> stream, Role role, std::size_t ring_bytes) {
-    handshake = Handshake::start(loop, std::move(stream), role, {.token = token(), .ring_bytes = ring_bytes},
-                                 [this](Result<std::unique_ptr<Link>> r) { result = std::move(r); });
+    handshake =
+        Handshake::start(loop, std::move(stream), role, {.token = token('a'), .ring_bytes = ring_bytes},
+                         [this](Result<std::unique_ptr<Link>> r) { result = std::move(r); });
   }
   Errc code() const { return !result || *result ? Errc::kOk : result->error().code; }
 };

@@ -6,9 +6,7 @@ using namespace tilewise::net::test;
 
 namespace {
 
-constexpr std::size_t kHelloBytes = 56, kProofBytes = 48, kRoleAt = 48;
-
-Token token(char digit) { return Token::from_hex(std::string(64, digit)).value(); }
+constexpr std::size_t kRoleAt = 48;
 
 // One side of a handshake and how it ended.
 struct Side {

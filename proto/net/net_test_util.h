@@ -18,6 +18,10 @@ namespace tilewise::net::test {
 
 constexpr TimeNs kPatience = 20 * kSecond;  // on a busy machine; nothing waits so long when all is well
 
+constexpr std::size_t kHelloBytes = 56, kProofBytes = 48;  // of a handshake
+
+inline Token token(char digit) { return Token::from_hex(std::string(64, digit)).value(); }
+
 inline std::unique_ptr<EventLoop> make_loop(EventLoopOptions options = {}) {
   auto loop = EventLoop::create(options);
   REQUIRE(loop);

@@ -40,9 +40,9 @@ class RingFence : public Fence {
 };
 
 // The loop polls this; it may outlive the stream by one call, while a callback destroys the stream.
-class State : public Poller, public std::enable_shared_from_this<State> {
+class RingState : public Poller, public std::enable_shared_from_this<RingState> {
  public:
-  State(EventLoop& loop, std::unique_ptr<ByteStream> socket, SharedRings rings, bool creator)
+  RingState(EventLoop& loop, std::unique_ptr<ByteStream> socket, SharedRings rings, bool creator)
       : loop_(loop),
         socket_(std::move(socket)),
         rings_(std::make_shared<SharedRings>(std::move(rings))),
@@ -104,26 +104,26 @@ class State : public Poller, public std::enable_shared_from_this<State> {
 
 // ---- waiting ----
 
-bool State::readable() {
+bool RingState::readable() {
   RingHeader& header = in_.header();
   return dead_ || !broken_ || header.tail.load(std::memory_order_acquire) != in_.position() ||
          header.ended.load(std::memory_order_acquire) != 0;
 }
 
-bool State::writable() {
+bool RingState::writable() {
   RingHeader& header = out_.header();
   if (dead_ || !broken_ || header.gone.load(std::memory_order_acquire) != 0) return true;
   return !socket_full_ && header.head.load(std::memory_order_acquire) != out_.position() - out_.capacity();
 }
 
-void State::wait_writable(EventLoop::Fn fn) {
+void RingState::wait_writable(EventLoop::Fn fn) {
   if (closed_) return;
   on_writable_ = std::move(fn);
   if (!socket_full_) return;
   socket_->wait_writable([this] { socket_full_ = false; });
 }
 
-bool State::poll() {
+bool RingState::poll() {
   const bool read = on_readable_ && readable();
   const bool write = on_writable_ && writable();
   if (!read && !write) return false;
@@ -133,21 +133,21 @@ bool State::poll() {
   return true;
 }
 
-bool State::before_park() {
+bool RingState::before_park() {
   if (on_readable_) in_.header().consumer_sleeps.store(1, std::memory_order_relaxed);
   if (on_writable_) out_.header().producer_sleeps.store(1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return (on_readable_ && readable()) || (on_writable_ && writable());
 }
 
-void State::after_park() {
+void RingState::after_park() {
   in_.header().consumer_sleeps.store(0, std::memory_order_relaxed);
   out_.header().producer_sleeps.store(0, std::memory_order_relaxed);
 }
 
 // ---- the socket ----
 
-void State::watch_socket() {
+void RingState::watch_socket() {
   socket_->wait_readable([this] {
     auto self = shared_from_this();
     read_words();
@@ -156,7 +156,7 @@ void State::watch_socket() {
 }
 
 // Afterwards whoever waits is called by poll(), if there is anything for it.
-void State::read_words() {
+void RingState::read_words() {
   std::array<std::byte, 512> bytes;
   for (int i = 0; i < kMaxWordReads && broken_ && !dead_; ++i) {
     auto got = socket_->try_read(bytes, raw_fds_);
@@ -171,7 +171,7 @@ void State::read_words() {
   }
 }
 
-Status State::take_words(std::span<const std::byte> bytes) {
+Status RingState::take_words(std::span<const std::byte> bytes) {
   for (std::byte byte : bytes) {
     word_[word_bytes_++] = byte;
     if (word_bytes_ < word_.size()) continue;
@@ -181,7 +181,7 @@ Status State::take_words(std::span<const std::byte> bytes) {
   return {};
 }
 
-Status State::take_word(std::uint64_t word) {
+Status RingState::take_word(std::uint64_t word) {
   if (word == 0) return {};  // descriptors may be there already, for the word behind it
   const std::size_t count = word & 0xff;
   const std::uint64_t position = word >> 8;
@@ -200,7 +200,7 @@ Status State::take_word(std::uint64_t word) {
   return {};
 }
 
-Result<bool> State::send_word(std::uint64_t word, std::span<const UniqueFd> fds) {
+Result<bool> RingState::send_word(std::uint64_t word, std::span<const UniqueFd> fds) {
   const auto bytes = std::bit_cast<std::array<std::byte, 8>>(word);
   ByteStream::Piece piece(bytes);
   TW_ASSIGN(const std::size_t sent, socket_->try_write({&piece, 1}, fds));
@@ -211,7 +211,7 @@ Result<bool> State::send_word(std::uint64_t word, std::span<const UniqueFd> fds)
 
 // ---- the stream ----
 
-Result<std::size_t> State::try_read(std::span<std::byte> into, std::vector<UniqueFd>& fds) {
+Result<std::size_t> RingState::try_read(std::span<std::byte> into, std::vector<UniqueFd>& fds) {
   if (closed_) return closed_here();
   // Before the tail: what was written before the end counts.
   const bool over = dead_ || in_.header().ended.load(std::memory_order_acquire) != 0;
@@ -233,8 +233,8 @@ Result<std::size_t> State::try_read(std::span<std::byte> into, std::vector<Uniqu
   return bytes;
 }
 
-Result<std::size_t> State::try_write(std::span<const ByteStream::Piece> pieces,
-                                     std::span<const UniqueFd> fds) {
+Result<std::size_t> RingState::try_write(std::span<const ByteStream::Piece> pieces,
+                                         std::span<const UniqueFd> fds) {
   if (closed_ || shut_) return closed_here();
   if (!broken_) return broken_.error();
   if (dead_ || out_.header().gone.load(std::memory_order_acquire) != 0) return ended();
@@ -256,7 +256,7 @@ Result<std::size_t> State::try_write(std::span<const ByteStream::Piece> pieces,
   return written;
 }
 
-Result<bool> State::send_fds(std::span<const UniqueFd> fds) {
+Result<bool> RingState::send_fds(std::span<const UniqueFd> fds) {
   if (fds.size() > kMaxFdsPerFrame) return error(Errc::kUnsupported, "cannot pass these descriptors");
   TW_ASSIGN(const bool sent, send_word(out_.position() << 8 | fds.size(), fds));
   socket_full_ = !sent;
@@ -264,13 +264,13 @@ Result<bool> State::send_fds(std::span<const UniqueFd> fds) {
   return sent;
 }
 
-void State::shutdown_write() {
+void RingState::shutdown_write() {
   if (closed_ || std::exchange(shut_, true)) return;
   out_.header().ended.store(1, std::memory_order_release);
   if (must_wake(out_.header().consumer_sleeps)) wake_peer();
 }
 
-void State::close() {
+void RingState::close() {
   if (std::exchange(closed_, true)) return;
   out_.header().ended.store(1, std::memory_order_release);
   in_.header().gone.store(1, std::memory_order_release);
@@ -282,7 +282,7 @@ void State::close() {
 class RingStream : public ByteStream {
  public:
   RingStream(EventLoop& loop, std::unique_ptr<ByteStream> socket, SharedRings rings, bool creator)
-      : state_(std::make_shared<State>(loop, std::move(socket), std::move(rings), creator)) {
+      : state_(std::make_shared<RingState>(loop, std::move(socket), std::move(rings), creator)) {
     state_->start();
   }
   ~RingStream() override { state_->close(); }
@@ -303,7 +303,7 @@ class RingStream : public ByteStream {
   std::string peer() const override { return "shared memory"; }
 
  private:
-  std::shared_ptr<State> state_;
+  std::shared_ptr<RingState> state_;
 };
 
 }  // namespace

@@ -67,8 +67,8 @@ bool try_later(int err) { return err == EAGAIN || err == EWOULDBLOCK || err == E
 // Asio keeps what a handler captured until the operation has ended, which may be after the stream is gone:
 // so the socket and the callbacks live in a block that handlers share. Asio waits, the calls here move the
 // bytes: descriptors travel in ancillary data, which Asio does not know.
-struct State {
-  explicit State(Socket s) : socket(std::move(s)) {}
+struct SocketState {
+  explicit SocketState(Socket s) : socket(std::move(s)) {}
 
   Socket socket;
   EventLoop::Fn on_readable, on_writable;
@@ -79,7 +79,7 @@ struct State {
 
 class SocketStream : public ByteStream {
  public:
-  SocketStream(Socket socket, TimeNs silence_ns) : state_(std::make_shared<State>(std::move(socket))) {
+  SocketStream(Socket socket, TimeNs silence_ns) : state_(std::make_shared<SocketState>(std::move(socket))) {
     error_code ignored;
     Socket& s = state_->socket;
     s.native_non_blocking(true, ignored);
@@ -95,10 +95,10 @@ class SocketStream : public ByteStream {
   Result<std::size_t> try_write(std::span<const Piece> pieces, std::span<const UniqueFd> fds) override;
 
   void wait_readable(EventLoop::Fn fn) override {
-    wait(Socket::wait_read, &State::on_readable, &State::waits_to_read, std::move(fn));
+    wait(Socket::wait_read, &SocketState::on_readable, &SocketState::waits_to_read, std::move(fn));
   }
   void wait_writable(EventLoop::Fn fn) override {
-    wait(Socket::wait_write, &State::on_writable, &State::waits_to_write, std::move(fn));
+    wait(Socket::wait_write, &SocketState::on_writable, &SocketState::waits_to_write, std::move(fn));
   }
 
   void shutdown_write() override {
@@ -115,7 +115,8 @@ class SocketStream : public ByteStream {
   std::string peer() const override { return peer_; }
 
  private:
-  void wait(Socket::wait_type type, EventLoop::Fn State::*slot, bool State::*waits, EventLoop::Fn fn) {
+  void wait(Socket::wait_type type, EventLoop::Fn SocketState::*slot, bool SocketState::*waits,
+            EventLoop::Fn fn) {
     if (state_->closed) return;
     (*state_).*slot = std::move(fn);
     if (std::exchange((*state_).*waits, true)) return;
@@ -127,7 +128,7 @@ class SocketStream : public ByteStream {
     });
   }
 
-  std::shared_ptr<State> state_;
+  std::shared_ptr<SocketState> state_;
   std::string peer_;
   bool unix_ = false;
 };

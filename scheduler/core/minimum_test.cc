@@ -25,9 +25,9 @@ struct Counts {  // over all seeds: the test is of no use if something of this d
   std::set<ir::OpKind> kinds;
 };
 
-class Losing : public TrueWorld {
+class LosingOne : public TrueWorld {
  public:
-  Losing(std::uint64_t seed, Counts& counts) : TrueWorld(seed), counts_(counts) {}
+  LosingOne(std::uint64_t seed, Counts& counts) : TrueWorld(seed), counts_(counts) {}
 
   void run() {
     const std::int64_t requests = prng.between(1, 3);
@@ -200,7 +200,7 @@ TEST_CASE("of random requests exactly what is needed is made again after a loss"
   Counts counts;
   const auto run = [&](std::uint64_t seed) {
     CAPTURE(seed);
-    Losing(seed, counts).run();
+    LosingOne(seed, counts).run();
   };
   for (std::uint64_t seed = 1; seed <= 500; ++seed) run(seed);
   run(6989);  // a second loss: an op none of whose points were told to be done by who was lost first

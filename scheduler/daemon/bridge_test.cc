@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "test_site.h"
+
 namespace tilewise::scheduler {
 namespace {
 
-constexpr TimeNs kPatience = 20 * kSecond;
+using testing::kPatience;
 
 net::Token test_token() { return *net::Token::from_hex(std::string(64, '7')); }
 
@@ -35,13 +37,13 @@ struct FakeWorker {
   }
 };
 
-struct Site {
+struct BridgeSite {
   std::unique_ptr<net::EventLoop> loop = *net::EventLoop::create();
   std::unique_ptr<Server> server;
   std::unique_ptr<Bridge> bridge;
   std::vector<std::unique_ptr<FakeWorker>> workers;
 
-  explicit Site(Options core = {}) {
+  explicit BridgeSite(Options core = {}) {
     core.history_graphs = 4;
     ServerOptions options{
         .listen = *net::Address::parse("tcp://127.0.0.1:0"), .token = test_token(), .core = core};
@@ -102,7 +104,7 @@ msg::TraceReply reply_to(const msg::TraceRequest& request, std::uint64_t lost) {
 }
 
 TEST_CASE("a view is answered, and what it says is now") {
-  Site site;
+  BridgeSite site;
   CHECK(site.overview().status.peers.empty());
   site.add_worker("one");
   REQUIRE(site.overview().status.peers.size() == 1);
@@ -110,7 +112,7 @@ TEST_CASE("a view is answered, and what it says is now") {
 }
 
 TEST_CASE("a trace is whole when every worker has answered, whoever comes first") {
-  Site site;
+  BridgeSite site;
   FakeWorker &a = site.add_worker("a"), &b = site.add_worker("b");
   Traces first, second;
   site.bridge->trace({}, [&](auto told) { first.emplace(std::move(told)); });
@@ -136,7 +138,7 @@ TEST_CASE("a trace is whole when every worker has answered, whoever comes first"
 }
 
 TEST_CASE("a worker that leaves does not keep an answer waiting; without any there is nothing to wait for") {
-  Site site;
+  BridgeSite site;
   Traces alone, told;
   site.bridge->trace({}, [&](auto t) { alone.emplace(std::move(t)); });
   REQUIRE(site.until([&] { return alone.has_value(); }));
@@ -154,7 +156,7 @@ TEST_CASE("a worker that leaves does not keep an answer waiting; without any the
 }
 
 TEST_CASE("more questions than can be asked at once are each told so, none is forgotten") {
-  Site site;
+  BridgeSite site;
   FakeWorker& silent = site.add_worker("silent");
   int told = 0, refused = 0;
   for (int i = 0; i < 20; ++i) {
@@ -188,7 +190,7 @@ TEST_CASE("more questions than can be asked at once are each told so, none is fo
 }
 
 TEST_CASE("blocks are asked of every worker, and refused where they are too many") {
-  Site site;
+  BridgeSite site;
   FakeWorker& worker = site.add_worker("one");
   std::optional<Result<std::vector<msg::BlocksReply>>> told, refused;
   site.bridge->blocks({.array = ArrayId{5}, .first = 0, .count = msg::kMaxBlocksAsked + 1},
@@ -208,7 +210,7 @@ TEST_CASE("blocks are asked of every worker, and refused where they are too many
 }
 
 TEST_CASE("an explanation comes to the one who asked, also of what is not there") {
-  Site site;
+  BridgeSite site;
   std::vector<std::pair<int, Errc>> told;
   for (int i = 0; i < 3; ++i) {
     site.bridge->explain(GraphId{static_cast<std::uint64_t>(i + 1)}, [&told, i](const msg::Explanation& e) {
@@ -221,7 +223,7 @@ TEST_CASE("an explanation comes to the one who asked, also of what is not there"
 }
 
 TEST_CASE("what operators wish reaches the core") {
-  Site site;
+  BridgeSite site;
   FakeWorker& worker = site.add_worker("leaver");
   const WorkerId id = worker.all<msg::Welcome>()[0].you;
   site.bridge->cancel(GraphId{77});  // nobody's: nothing comes of it
@@ -242,7 +244,7 @@ TEST_CASE("the dashboard's own place at the scheduler answers pings, as any peer
   Options core;
   core.silence_ns = 300 * kMillisecond;
   core.ping_every_ns = 50 * kMillisecond;
-  Site site(core);
+  BridgeSite site(core);
   std::optional<msg::Explanation> told;
   const auto explain = [&] {
     told.reset();

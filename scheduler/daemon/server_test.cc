@@ -12,18 +12,18 @@ namespace {
 using namespace testing;
 
 // What is logged while this is there: each event with its fields.
-struct Heard {
+struct HeardLog {
   std::vector<std::string> lines;
-  Heard() {
+  HeardLog() {
     daemon::set_log_tap(
         [this](daemon::LogLevel, std::string_view event, std::initializer_list<daemon::Field> fields) {
           std::string& line = lines.emplace_back(event);
           for (const daemon::Field& field : fields) line += " " + std::string(field.key) + "=" + field.value;
         });
   }
-  ~Heard() { daemon::set_log_tap({}); }
-  Heard(const Heard&) = delete;
-  Heard& operator=(const Heard&) = delete;
+  ~HeardLog() { daemon::set_log_tap({}); }
+  HeardLog(const HeardLog&) = delete;
+  HeardLog& operator=(const HeardLog&) = delete;
   bool has(const std::string& text) const {
     return std::any_of(lines.begin(), lines.end(),
                        [&](const std::string& line) { return line.find(text) != std::string::npos; });
@@ -79,7 +79,7 @@ TEST_CASE("after a restart a worker is who it was: what it says of tasks that fa
   Site site(folder / "state");
   Party worker;
   comes_back(site, worker, resume);
-  const Heard heard;
+  const HeardLog heard;
   worker.say(msg::TaskFailed{OpId{1}, DeviceId{1}, 3, {Errc::kTaskFailed, "a kernel said no"}});
   site.settle(worker);
   CHECK(heard.has("task failed worker=worker somebody"));

@@ -116,7 +116,7 @@ Status attempt(Kept& kept, const Kernel& kernel) try {
 }
 
 // Each in turn is refused its k-th request, and run again. How many were refused, of all of them.
-void for_every_k(Allocator which, const std::set<Errc>& typed, int at_most) {
+void keep_for_every_k(Allocator which, const std::set<Errc>& typed, int at_most) {
   int refused = 0;
   std::thread executor([&] {
     pthread_setname_np(pthread_self(), "host:0");
@@ -155,15 +155,15 @@ void for_every_k(Allocator which, const std::set<Errc>& typed, int at_most) {
 }  // namespace
 
 TEST_CASE("kernels of checkpoints: memory of the host cannot be had") {
-  for_every_k(Allocator::kHost, {Errc::kOutOfMemory}, 500);
+  keep_for_every_k(Allocator::kHost, {Errc::kOutOfMemory}, 500);
 }
 
 TEST_CASE("kernels of checkpoints: the disk is full") {
-  for_every_k(Allocator::kDisk, {Errc::kDiskFull}, 50);
-  for_every_k(Allocator::kDiskAsItIs, {Errc::kDiskFull}, 50);
+  keep_for_every_k(Allocator::kDisk, {Errc::kDiskFull}, 50);
+  keep_for_every_k(Allocator::kDiskAsItIs, {Errc::kDiskFull}, 50);
 }
 
 // kWorkerLost: what cannot be read back counts as lost.
 TEST_CASE("kernels of checkpoints: the disk cannot be read") {
-  for_every_k(Allocator::kRead, {Errc::kIo, Errc::kWorkerLost}, 50);
+  keep_for_every_k(Allocator::kRead, {Errc::kIo, Errc::kWorkerLost}, 50);
 }

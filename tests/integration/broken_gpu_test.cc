@@ -15,12 +15,12 @@ using namespace tilewise::testing;
 namespace {
 
 // A process that is not ours: until it has ended.
-class Watched {
+class WatchedProcess {
  public:
-  explicit Watched(int pid) : handle_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))) {}
-  ~Watched() { close(handle_); }
-  Watched(const Watched&) = delete;
-  Watched& operator=(const Watched&) = delete;
+  explicit WatchedProcess(int pid) : handle_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))) {}
+  ~WatchedProcess() { close(handle_); }
+  WatchedProcess(const WatchedProcess&) = delete;
+  WatchedProcess& operator=(const WatchedProcess&) = delete;
   bool ends(int within_ms) const {
     pollfd waiting{handle_, POLLIN, 0};
     return poll(&waiting, 1, within_ms) == 1;
@@ -51,7 +51,7 @@ TEST_CASE(
     CAPTURE(how);
     const int pid = child_of(supervisor.pid());
     REQUIRE(pid != 0);
-    const Watched worker(pid);
+    const WatchedProcess worker(pid);
     const Future future = session.compute({products(session)});
     REQUIRE(eventually([&] {
       const auto progress = future.progress();

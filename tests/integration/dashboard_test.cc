@@ -8,31 +8,13 @@
 #include <tilewise/json/json.h>
 
 #include "harness.h"
+#include "watched.h"
 
 using namespace tilewise;
 using namespace tilewise::testing;
 
-namespace {
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-struct Watched {
-  explicit Watched(bool keep_state = false)
-      : cluster({.scheduler_args = {"--dashboard-listen", "127.0.0.1:0", "--dashboard-address-file",
-                                    folder / "page"},
-                 .keep_state = keep_state}) {}
-  TempFolder folder;
-  Cluster cluster;
-  Ran tool(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.end(), {"--dashboard", read_file(folder / "page")});
-    return cluster.tool(arguments);
-  }
-};
-
-}  // namespace
-
 TEST_CASE("top, arrays and graph tell what there is") {
-  const Watched w;
+  const Watched w({});
   const Session session = w.cluster.session("watcher");
   Array x = session.ones({64, 64}, {.block = {16, 16}}).named("sixteen blocks");
   x.persist().wait();
@@ -58,7 +40,7 @@ TEST_CASE("top, arrays and graph tell what there is") {
 }
 
 TEST_CASE("a graph is waited for, and how it ended is the exit code") {
-  const Watched w;
+  const Watched w({});
   const Session session = w.cluster.session("waited");
   Array x = session.random.uniform({512, 512}, {.seed = 1, .block = {128, 128}});
   for (int i = 0; i < 60; ++i) x = matmul(x, x) * (1.0 / 256);
@@ -83,7 +65,7 @@ TEST_CASE("a graph is waited for, and how it ended is the exit code") {
 }
 
 TEST_CASE("a graph that outlives its scheduler is found by the number that it had") {
-  Watched w(true);
+  Watched w({.keep_state = true});
   const Session session = w.cluster.session("patient");
   Array x = session.random.uniform({512, 512}, {.seed = 1, .block = {128, 128}});
   for (int i = 0; i < 1000; ++i) x = matmul(x, x) * (1.0 / 256);
@@ -103,7 +85,7 @@ TEST_CASE("a graph that outlives its scheduler is found by the number that it ha
 }
 
 TEST_CASE("a trace has arrows from what was made to what needed it") {
-  const Watched w;
+  const Watched w({});
   const Session session = w.cluster.session("tracer");
   Array a = session.ones({64, 64}, {.block = {16, 16}}), b = matmul(a, a);
   CHECK(sum(b).item<double>() == 64.0 * 64 * 64);
@@ -156,7 +138,7 @@ TEST_CASE("a trace of a range, of one graph, and of more records than one answer
 }
 
 TEST_CASE("what was estimated of a graph and what was measured is told when it has ended") {
-  const Watched w;
+  const Watched w({});
   const Session session = w.cluster.session("explained");
   Array a = session.ones({64, 64}, {.block = {16, 16}});
   CHECK(sum(matmul(a, a)).item<double>() == 64.0 * 64 * 64);
@@ -212,7 +194,7 @@ TEST_CASE("the log names graph, op, worker and cause by number, a line of JSON a
 }
 
 TEST_CASE("login links and tokens") {
-  const Watched w;
+  const Watched w({});
   CHECK(has(w.tool({"dashboard"}).output, "/login?code="));
   CHECK(has(w.tool({"dashboard", "--role", "reader", "--json"}).output, "{\"link\":\"http://127.0.0.1:"));
   CHECK(w.tool({"dashboard", "--role", "root"}).code == 2);
@@ -237,7 +219,7 @@ TEST_CASE("whoever looks its address up finds the dashboard, though the usual po
 }
 
 TEST_CASE("every command has JSON") {
-  const Watched w;
+  const Watched w({});
   const Session session = w.cluster.session("json");
   session.ones({64, 64}, {.block = {16, 16}}).persist().wait();
   for (const std::vector<std::string>& command : {std::vector<std::string>{"status"},
@@ -271,7 +253,7 @@ TEST_CASE("no dashboard, or another's token, is one line and exit code 1") {
   const Ran ran = without.tool({"top", "--dashboard", "127.0.0.1:1"});
   CHECK(ran.code == 1);
   CHECK(has(ran.errors, "127.0.0.1:1"));
-  const Watched w;
+  const Watched w({});
   CHECK(without.tool({"arrays", "--dashboard", read_file(w.folder / "page")}).code == 1);
 }
 
@@ -282,7 +264,7 @@ TEST_CASE("a public dashboard needs a token that somebody chose; an address that
                            "--token-file", token});
   CHECK(made_up.code == 2);
   CHECK(has(made_up.errors, "token"));
-  const Watched w;
+  const Watched w({});
   REQUIRE(std::filesystem::exists(token) == true);
   const Ran taken = run({scheduler_program(), "--listen", "127.0.0.1:0", "--dashboard-listen",
                          read_file(w.folder / "page"), "--token-file", token, "--log-level", "off"});

@@ -69,8 +69,6 @@ void still_computes(const Cluster& cluster) {
   CHECK(sum(session.ones({100, 100}, {.block = {30, 30}})).item<double>() == 10'000);
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 }  // namespace
 
 TEST_CASE("hostile bytes close the link they came over, and nothing else") {

@@ -27,6 +27,9 @@ constexpr seconds kPatience{40 * kTimesSlower};
 bool eventually(const std::function<bool()>& condition, Clock::duration within = kPatience);
 
 std::string read_file(const std::string& path);
+inline bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 using Environment = std::map<std::string, std::string>;
 

@@ -56,6 +56,6 @@ TEST_CASE(
   CHECK(sum == 1'000'000);
   for (const std::int64_t bytes : most) {
     CHECK(bytes > 0);
-    CHECK(bytes < (32 << 20) + kOfSanitizers);
+    CHECK(bytes < (64 << 20) + kOfSanitizers);  // a record of each task would be several times as much
   }
 }

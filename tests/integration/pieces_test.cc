@@ -9,6 +9,7 @@
 
 #include "harness.h"
 #include "network.h"
+#include "programs.h"
 #include "skipped.h"
 #include "watched.h"
 
@@ -104,10 +105,6 @@ std::vector<double> run(Pair& p, const Case& c, std::int64_t& moved, std::int64_
   y.persist().wait({.timeout = kPatience});
   moved = p.moved() - before;
   return y.get<double>({.timeout = kPatience});
-}
-
-bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
 }
 
 std::vector<double> cooled(Pair& p, int steps, std::int64_t& moved) {

@@ -12,8 +12,6 @@ using namespace tilewise::testing;
 
 namespace {
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 std::size_t lines(const std::string& text) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) +
          (text.empty() || text.back() == '\n' ? 0 : 1);

@@ -18,8 +18,6 @@ using namespace tilewise::testing;
 
 namespace {
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 bool gone(int pid) {
   const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
   return stat.empty() || has(stat, ") Z ");

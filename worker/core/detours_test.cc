@@ -7,7 +7,7 @@ using namespace tilewise::worker::test;
 
 namespace {
 
-constexpr DeviceId kBeside{5}, kB1{11}, kC1{21};  // kBeside: ours
+constexpr DeviceId kBeside{5}, kOfB{11}, kOfC{21};  // kBeside: ours
 constexpr WorkerId kOnB{11}, kOnC{21};
 constexpr msg::BlockRef kTheirs{ArrayId{20}, 0}, kMine{ArrayId{10}, 0};
 
@@ -133,23 +133,23 @@ struct ReadByTwo : Lists {
     const auto worker = [](WorkerId id, const char* host, DeviceId device) {
       return msg::PeerJoined{{id, msg::Role::kWorker, host, host, {}, {device}, {}}};
     };
-    log({worker(kOnB, "b", kB1), worker(kOnC, "c", kC1)});
+    log({worker(kOnB, "b", kOfB), worker(kOnC, "c", kOfC)});
     const ir::Op made = source(10, 1);
     msg::PlannedOp first = on(kHere, 1, made);
     if (copies > 1) {
       ir::Rule rule = ir::Rule::constant(1, kHere);
-      rule.devices = {kHere, kB1};
+      rule.devices = {kHere, kOfB};
       rule.copies = copies;
       first.placement = ir::Placement::whole(made.space.counts(), rule);
     }
-    std::vector<msg::PlannedOp> ops{std::move(first), on(kC1, 2, map_of(10, 20, made.space))};
-    if (kept) ops.push_back(on(kB1, 3, keep_of(10, made.space)));
+    std::vector<msg::PlannedOp> ops{std::move(first), on(kOfC, 2, map_of(10, 20, made.space))};
+    if (kept) ops.push_back(on(kOfB, 3, keep_of(10, made.space)));
     log({plan_of(std::move(ops), {ArrayId{10}})});
     completed(1);
   }
   msg::Offer subscribes(DeviceId via) {
     msg::PeerBatch batch;
-    batch.subscribes.push_back({kMine, OpId{2}, kHere, kC1, via});
+    batch.subscribes.push_back({kMine, OpId{2}, kHere, kOfC, via});
     for (const auto& [peer, answer] : from_peer(batch, kOnC).batches)
       if (peer == kOnC && answer.offers.size() == 1) return answer.offers[0];
     FAIL("no offer");
@@ -162,14 +162,14 @@ struct ReadByTwo : Lists {
 TEST_CASE("an owner whose way failed names others that may have the block, in turn with itself") {
   const auto check = [](ReadByTwo w) {
     CHECK_FALSE(w.subscribes({}).via);
-    CHECK(w.subscribes(kHere).via == kB1);
-    CHECK_FALSE(w.subscribes(kB1).via);  // which has not
+    CHECK(w.subscribes(kHere).via == kOfB);
+    CHECK_FALSE(w.subscribes(kOfB).via);  // which has not
     CHECK(w.core->counters().detours == 1);
     msg::PeerBatch done;
-    done.dones.push_back({kMine, OpId{2}, kHere, kC1});
+    done.dones.push_back({kMine, OpId{2}, kHere, kOfC});
     w.from_peer(done, kOnC);
     msg::PeerBatch late;
-    late.subscribes.push_back({kMine, OpId{2}, kHere, kC1, kHere});
+    late.subscribes.push_back({kMine, OpId{2}, kHere, kOfC, kHere});
     CHECK(w.from_peer(late, kOnC).batches.empty());
   };
   SUBCASE("one that was asked to keep it") { check(ReadByTwo(true)); }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr DeviceId kThird{4};
 constexpr WorkerId kThirdWorker{4};
-constexpr std::int64_t kBytes = 64;  // of a block
+constexpr std::int64_t kOffered = 64;  // of a block
 
 Options with_window(std::int64_t total, std::int64_t each) {
   Options options = Lists::options_of({kHere, 0, 1 << 20, 1 << 20, 1});
@@ -30,7 +30,7 @@ struct Offered : Lists {
   }
   static msg::Offer offer_of(std::int64_t block, std::uint64_t array = 20, std::uint64_t op = 3,
                              DeviceId from = kPeer) {
-    return {{ArrayId{array}, block}, OpId{op}, from, kHere, msg::kNoSlab, 0, kBytes};
+    return {{ArrayId{array}, block}, OpId{op}, from, kHere, msg::kNoSlab, 0, kOffered};
   }
   const Actions& offers(const std::vector<msg::Offer>& all, WorkerId peer = kOther) {
     msg::PeerBatch batch;
@@ -63,16 +63,16 @@ TEST_CASE("what may not be on its way yet is granted as tasks need it, not as it
   for (const std::int64_t block : {4, 5, 2, 0, 3, 1}) w.offers({Offered::offer_of(block)});
   CHECK(w.granted == Blocks{4});  // nothing else was known of
   CHECK(w.core->counters().wait_their_turn == 5);
-  CHECK(w.core->counters().in_flight_bytes == kBytes);
+  CHECK(w.core->counters().in_flight_bytes == kOffered);
   for (int i = 0; i < 6; ++i) w.arrives();
   CHECK(w.granted == Blocks{4, 0, 1, 2, 3, 5});
   CHECK(w.core->counters().in_flight_bytes == 0);
-  CHECK(w.core->counters().in_flight_high == kBytes);
+  CHECK(w.core->counters().in_flight_high == kOffered);
   CHECK(w.core->counters().held_up == 5);
 }
 
 TEST_CASE("offers that come together are granted in the order of their use from the first one on") {
-  Offered w(2 * kBytes, 2 * kBytes);
+  Offered w(2 * kOffered, 2 * kOffered);
   std::vector<msg::Offer> all;
   for (const std::int64_t block : {5, 4, 3, 2, 1, 0}) all.push_back(Offered::offer_of(block));
   w.offers(all);
@@ -99,7 +99,7 @@ TEST_CASE("a graph of higher priority comes first") {
 }
 
 TEST_CASE("one slow peer does not get all of what may be on its way") {
-  Offered w(3 * kBytes, 2 * kBytes);
+  Offered w(3 * kOffered, 2 * kOffered);
   const ir::Op made = source(40, 6);
   w.log({plan_of({on(kThird, 5, made), on(kHere, 6, map_of(40, 50, made.space))}, {ArrayId{50}}, 2)});
   std::vector<msg::Offer> slow;

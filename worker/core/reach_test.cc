@@ -8,7 +8,7 @@ using namespace tilewise::worker::test;
 namespace {
 
 constexpr std::uint8_t kCuda = 1;
-constexpr std::int64_t kBytes = 64;  // of a block
+constexpr std::int64_t kBlockBytes = 64;  // of a block
 
 msg::DeviceDesc gpu_of(const std::string& name) { return {.name = "cuda:0", .kind = kCuda, .gpu = name}; }
 
@@ -28,7 +28,7 @@ struct Gpus : Lists {
     msg::Offer offer;
     offer.block = {ArrayId{7}, 0}, offer.op = OpId{11};
     offer.from = kPeer, offer.to = kHere;
-    offer.slab = slab, offer.offset = offset, offer.bytes = kBytes;
+    offer.slab = slab, offer.offset = offset, offer.bytes = kBlockBytes;
     batch.offers.push_back(offer);
     return from_peer(std::move(batch));
   }
@@ -67,7 +67,7 @@ TEST_CASE("another GPU's block is copied by its reader, without a grant") {
   CHECK(pull.peer == kOther);
   CHECK(pull.from == MemoryRef{kPeer, 3, 4096});
   CHECK(pull.to.device == kHere);
-  CHECK(pull.bytes == kBytes);
+  CHECK(pull.bytes == kBlockBytes);
   CHECK(w.actions.receives.empty());
   CHECK(w.grants() == 0);
   SUBCASE("it arrives") {
@@ -186,7 +186,7 @@ TEST_CASE("a loan that is read for a later op, too, outlives the word that the f
     msg::PeerBatch batch;
     msg::Offer offer;
     offer.block = {ArrayId{7}, 0}, offer.op = OpId{11}, offer.from = kPeer, offer.to = kHere;
-    offer.slab = 0, offer.bytes = kBytes;
+    offer.slab = 0, offer.bytes = kBlockBytes;
     batch.offers.push_back(offer);
     w.from_peer(batch);
     REQUIRE(w.actions.launches.size() == 3);

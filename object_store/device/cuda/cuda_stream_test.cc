@@ -73,8 +73,8 @@ CUresult no_text(CUresult, const char** text) {
   return CUDA_SUCCESS;
 }
 
-struct Fixture {
-  explicit Fixture(bool first = true) {  // `stream` is looked at before `other`
+struct StreamFixture {
+  explicit StreamFixture(bool first = true) {  // `stream` is looked at before `other`
     gpu = {};
     driver.cuCtxSetCurrent_ = ok_context, driver.cuStreamCreate_ = make_stream;
     driver.cuStreamDestroy_ = end_stream, driver.cuMemHostAlloc_ = allocate, driver.cuMemFreeHost_ = release;
@@ -123,7 +123,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("a step whose event cannot be recorded fails when its work is over, not before") {
-  Fixture f;
+  StreamFixture f;
   gpu.refuses_events = true;
   const std::uint64_t step = f.copy();
   REQUIRE(f.poll());
@@ -136,7 +136,7 @@ TEST_CASE("a step whose event cannot be recorded fails when its work is over, no
 }
 
 TEST_CASE("a step without an event ends with the next one that has one, whatever comes behind") {
-  Fixture f;
+  StreamFixture f;
   gpu.refuses_events = true;
   const std::uint64_t step = f.copy();
   gpu.refuses_events = false;
@@ -155,7 +155,7 @@ TEST_CASE("a step without an event ends with the next one that has one, whatever
 
 TEST_CASE(
     "who waits for a step without an event waits for what is in its stream, or is told that it cannot") {
-  Fixture f;
+  StreamFixture f;
   gpu.refuses_events = true;
   const std::uint64_t step = f.copy();
   CHECK_FALSE(f.other->wait(*f.stream, step).has_value());
@@ -165,7 +165,7 @@ TEST_CASE(
 }
 
 TEST_CASE("what is wrong with a step's data is told, also where its event could not be recorded") {
-  Fixture f;
+  StreamFixture f;
   f.spoil();
   gpu.refuses_events = true;
   f.copy();
@@ -179,7 +179,7 @@ TEST_CASE("what is wrong with a step's data is told, also where its event could 
 TEST_CASE("a step is not told complete before the failure of what it waited for on another stream") {
   for (const bool first : {true, false}) {
     CAPTURE(first);
-    Fixture f(first);
+    StreamFixture f(first);
     f.spoil();
     const std::uint64_t step = f.copy();
     REQUIRE(f.other->wait(*f.stream, step).has_value());
@@ -203,7 +203,7 @@ TEST_CASE("a step is not told complete before the failure of what it waited for 
 }
 
 TEST_CASE("who waited for a step without an event is not told complete before that step has failed") {
-  Fixture f;
+  StreamFixture f;
   f.spoil();
   gpu.refuses_events = true;
   const std::uint64_t step = f.copy();
@@ -221,7 +221,7 @@ TEST_CASE("who waited for a step without an event is not told complete before th
 TEST_CASE(
     "what one call is refused is its step's; what every call is refused is the device's, known before the "
     "step fails") {
-  Fixture f;
+  StreamFixture f;
   gpu.refuses_events = true;
   f.copy();
   CHECK(f.health.has_value());
@@ -241,7 +241,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a context found broken by the poller: the device is told before a step's failure can be taken") {
-  Fixture f;
+  StreamFixture f;
   f.copy();
   REQUIRE(f.poll());
   gpu.broken = CUDA_ERROR_ECC_UNCORRECTABLE;

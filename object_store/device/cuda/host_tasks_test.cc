@@ -11,7 +11,7 @@ using namespace tilewise;
 using namespace tilewise::cuda;
 
 namespace {
-struct Fixture {
+struct HostTasksFixture {
   std::unique_ptr<HostTaskWords> words = std::make_unique<HostTaskWords>();
   HostTasks tasks{words.get()};
   std::vector<std::byte> data = std::vector<std::byte>(4096, std::byte{7});
@@ -19,7 +19,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("a move waits for the stream to arrive, then releases it") {
-  Fixture f;
+  HostTasksFixture f;
   const auto ticket = f.tasks.add_move(f.words->staging, f.data.data(), 4096);
   CHECK(ticket.arrival == 1);
   CHECK(ticket.release == 1);
@@ -34,7 +34,7 @@ TEST_CASE("a move waits for the stream to arrive, then releases it") {
 }
 
 TEST_CASE("tasks of a stream are done in order, waits for host streams among them") {
-  Fixture f;
+  HostTasksFixture f;
   const auto host = device::make_host_device({.memory_bytes = 1 << 20});
   device::Stream& stream = host->compute_stream(0);
   const auto wait = f.tasks.add_wait(stream, 1);
@@ -53,7 +53,7 @@ TEST_CASE("tasks of a stream are done in order, waits for host streams among the
 }
 
 TEST_CASE("neighbouring moves into staging share a task until something lies between") {
-  Fixture f;
+  HostTasksFixture f;
   f.tasks.add_move(f.words->staging, f.data.data(), 100);
   std::byte* const second = f.tasks.join_move(f.data.data() + 100, 200);
   CHECK(second == f.words->staging + 256);
@@ -71,7 +71,7 @@ TEST_CASE("neighbouring moves into staging share a task until something lies bet
 }
 
 TEST_CASE("the thread does what is ready, and parks between") {
-  Fixture f;
+  HostTasksFixture f;
   HostThread thread({&f.tasks});
   for (std::uint64_t round = 1; round <= 50; ++round) {
     const auto ticket = f.tasks.add_move(f.words->staging, f.data.data(), 64);
