@@ -27,7 +27,7 @@ struct Subject {
   double normal_ulps = 16;  // of kNormal, relative to the larger of the value and 1
   bool integer_matmul = true;
   double random_share = 1;  // of the random steps and values; awkward ones are always all there
-  bool order = true;  // run_all: lines are sorted too. Highway's sort has no version without vectors
+  bool order = true;        // run_all: lines are sorted too. Highway's sort has no version without vectors
   bool scan_order_is_reference = true;  // floats too are compared bit for bit
   mutable device::Slab arena;           // filled by the suite; freed with the device
 
