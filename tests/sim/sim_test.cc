@@ -212,13 +212,14 @@ FAMILY_CASE("restarts", "the scheduler dies at any step and comes back from what
   run_worlds("restarts",
              {"scheduler crashes", "scheduler crashes while a link was measured", "checkpoints",
               "killed workers", "uploads", "cancels", "requests done"},
-             110);
+             70);
 }
 
 FAMILY_CASE("drain", "workers leave as they are asked to, and nothing is lost or made again") {
   run_worlds("drain",
              {"refused: unavailable", "drains", "drains taken back", "drained workers", "blocks moved",
-              "blocks on loan", "killed workers", "scheduler crashes", "requests done"});
+              "blocks on loan", "killed workers", "scheduler crashes", "requests done"},
+             70);
 }
 
 FAMILY_CASE("copies", "arrays on several workers outlive all but one of them, and are on several again") {
@@ -226,7 +227,8 @@ FAMILY_CASE("copies", "arrays on several workers outlive all but one of them, an
              {"failed copies from a peer's GPU", "recoveries worked out again", "surveys overtaken by losses",
               "arrays on several workers", "blocks asked for elsewhere", "copies made again",
               "anchors at rest", "arrays on several workers lost", "killed workers", "drained workers",
-              "scheduler crashes", "requests done"});
+              "scheduler crashes", "requests done"},
+             70);
 }
 
 FAMILY_CASE("spill", "what does not fit goes to disk and comes back as it was") {
@@ -256,7 +258,7 @@ FAMILY_CASE("poison", "a task that takes its workers down fails after the third,
               "failed as a task that takes workers down", "run alone", "supervisors that said nothing",
               "recoveries without last words", "failed: task failed", "respawned workers",
               "scheduler crashes", "requests done"},
-             110);
+             70);
 }
 
 FAMILY_CASE("flaps",
@@ -265,7 +267,7 @@ FAMILY_CASE("flaps",
       "flaps",
       {"broken links of clients", "broken links of workers", "vanished clients",
        "clients that came after one that vanished", "scheduler crashes", "killed workers", "requests done"},
-      110);
+      70);
 }
 
 FAMILY_CASE("partitions", "workers lose each other while the scheduler sees both, and graphs end well") {
@@ -273,7 +275,7 @@ FAMILY_CASE("partitions", "workers lose each other while the scheduler sees both
              {"one-way partitions", "two-way partitions", "broken links between workers",
               "lost between workers", "transfers cut off", "left for want of a link", "scheduler crashes",
               "respawned workers", "requests done"},
-             110);
+             70);
 }
 
 FAMILY_CASE(
@@ -284,7 +286,7 @@ FAMILY_CASE(
               "links to living workers that were declared lost", "workers that found themselves fenced",
               "transfers cut off", "clients that hear late of a loss", "scheduler crashes",
               "clients that came after one that vanished", "requests done"},
-             110);
+             70);
 }
 
 FAMILY_CASE("gatherings", "several clients make one array of what each has, or all are told why not") {
@@ -328,11 +330,13 @@ FAMILY_CASE("silence", "silence is noticed, also of who lives, and graphs end we
 }
 
 FAMILY_CASE("acts", "everything breaks, some of it heals, and what is left gets on in time") {
-  run_worlds("acts", {"everything broke", "scheduler crashes", "stopped workers", "stopped clients",
-                      "stopped schedulers", "killed workers", "workers that did not heal",
-                      "clients that did not heal", "links made again when all was healed",
-                      "living workers declared lost", "losses on losses", "newcomers asked after a loss",
-                      "requests that had to end in time", "requests done"});
+  run_worlds(
+      "acts",
+      {"everything broke", "scheduler crashes", "stopped workers", "stopped clients", "stopped schedulers",
+       "killed workers", "workers that did not heal", "clients that did not heal",
+       "links made again when all was healed", "living workers declared lost", "losses on losses",
+       "newcomers asked after a loss", "requests that had to end in time", "requests done"},
+      60);
 }
 
 FAMILY_CASE("starving", "memory of some kind cannot be had, and graphs end well or say so") {
@@ -343,14 +347,16 @@ FAMILY_CASE("starving", "memory of some kind cannot be had, and graphs end well 
               "no memory for scratch of steps", "no memory for staging of transfers", "requests done"});
 }
 
-FAMILY_CASE("large", "dozens of workers") { run_worlds("large", {"killed workers", "requests done"}, 6); }
+FAMILY_CASE("large", "dozens of workers") { run_worlds("large", {"killed workers", "requests done"}, 4); }
 
 FAMILY_CASE(
     "trees",
     "what several devices of a host read comes there once, and nobody waits for who cannot pass it on") {
-  run_worlds("trees", {"blocks passed on", "blocks held up", "blocks asked for elsewhere", "relays declined",
-                       "transfers between hosts", "transfers inside a host", "crossings checked",
-                       "killed workers", "cancels", "failed steps", "requests done"});
+  run_worlds("trees",
+             {"blocks passed on", "blocks held up", "blocks asked for elsewhere", "relays declined",
+              "transfers between hosts", "transfers inside a host", "crossings checked", "killed workers",
+              "cancels", "failed steps", "requests done"},
+             60);
 }
 
 FAMILY_CASE("crowds", "sessions crowd a device, and each gets memory") {
