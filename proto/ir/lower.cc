@@ -128,10 +128,16 @@ Status Lowering::reduce() {
   }
   TW_TRY(align());
   std::vector<DimGrid> dims = op_.space.dims();
+  Shape partial = op_.space.max_block_shape();
+  for (int d = 0; d < op_.space.rank(); ++d)
+    if (a.axes >> d & 1u) partial[d] = 1;
+  // By the value alone, so that a sum has the bits of the one that comes with moments of the same values.
+  const std::int64_t fan_in =
+      fan_in_of(volume(partial) * static_cast<std::int64_t>(size_of(a.tape.result())));
   std::vector<int> levels;  // the axis of each kCombine
   for (int d = 0; d < op_.space.rank(); ++d) {
     if (!(a.axes >> d & 1u)) continue;
-    for (std::int64_t n = dims[d].count(); n > 1; n = ceil_div(n, kFanIn)) levels.push_back(d);
+    for (std::int64_t n = dims[d].count(); n > 1; n = ceil_div(n, fan_in)) levels.push_back(d);
     dims[d] = *DimGrid::uniform(dims[d].count(), 1);
   }
   Op blocks = part(OpKind::kReduceBlocks, a, op_.space);
@@ -139,7 +145,7 @@ Status Lowering::reduce() {
   const std::vector<DType> dtypes = part_dtypes(a.kind, a.tape.result());
   blocks.outputs = partials(dtypes, Grid(dims), levels.empty());
   out_.push_back(std::move(blocks));
-  combine(a.kind, levels, std::move(dims), dtypes, true);
+  combine(a.kind, levels, std::move(dims), dtypes, true, fan_in);
   return {};
 }
 

@@ -556,6 +556,26 @@ TEST_CASE("trees: levels, names, and equal bits of gathered operands shared") {
   CHECK(levels(256) == 3);
   CHECK(levels(257) == 4);
 
+  // Partials of more than 64 KiB are combined in pairs: what decides is one partial's largest block, and the value, not what
+  // moments carry beside it.
+  const auto tree = [&](std::int64_t blocks, std::int64_t width, std::int64_t wide, ReduceKind kind) {
+    const Source a = Source::of(1, DType::kFloat64, *Grid::uniform({blocks, width}, {1, wide}));
+    const Op op = *infer_reduce(a, kind, std::vector<int>{0}, false)->op;
+    std::vector<std::int64_t> fans;
+    for (const Op& each : *lower(op, std::vector<SourceArray>{{a.dtype, a.grid}}, fresh))
+      if (each.kind == OpKind::kCombine) fans.push_back(each.get<CombineAttrs>().fan_in);
+    return fans;
+  };
+  using Fans = std::vector<std::int64_t>;
+  for (const ReduceKind kind :
+       {ReduceKind::kSum, ReduceKind::kMax, ReduceKind::kArgMax, ReduceKind::kMoments}) {
+    CHECK(tree(20, 8192, 8192, kind) == Fans{16, 16});
+    CHECK(tree(20, 8193, 8193, kind) == Fans{2, 2, 2, 2, 2});
+    CHECK(tree(20, 16'384, 8192, kind) == Fans{16, 16});
+    CHECK(tree(2, 16'384, 16'384, kind) == Fans{2});
+    CHECK(tree(1, 16'384, 16'384, kind).empty());
+  }
+
   // x + x.T of an unaligned pair gathers once what it needs once.
   const Source x = Source::of(1, DType::kFloat64, *Grid::uniform({6, 6}, {4, 3}));
   Source t = x;

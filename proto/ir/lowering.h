@@ -46,7 +46,7 @@ class Lowering {
   std::vector<OutputSpec> partials(const std::vector<DType>& dtypes, const Grid& grid, bool last);
   // Levels of the tree over the partials that the op before wrote.
   void combine(ReduceKind kind, const std::vector<int>& levels, std::vector<DimGrid> dims,
-               const std::vector<DType>& dtypes, bool last_is_answer, std::int64_t fan_in = kFanIn);
+               const std::vector<DType>& dtypes, bool last_is_answer, std::int64_t fan_in);
 
   Status scan();
   // The ops that scan what `from` shows into `out`, whose cuts are those of the space.

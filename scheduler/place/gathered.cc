@@ -1,10 +1,12 @@
 // The inner nodes of trees: each sum of partial results is made on the host that has most of them, so that what crosses to another host
-// is what the tree, which is a function of shapes (D9), does not allow to be summed before. On that host, on one of those who have
-// some of it, in turn.
+// is what the tree, which is a function of shapes (D9), does not allow to be summed before. Of hosts that have as much of it, on the
+// one that has most of what its neighbours sum, whose sums meet its own next. On that host, on one of those who have some of it, in
+// turn.
 #include <tilewise/place/place.h>
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 namespace tilewise::place {
 namespace {
@@ -24,9 +26,10 @@ class Gathering {
   }
 
   bool run(ir::Rule& rule) {
+    for (std::int64_t p = 0; p < geometry_.point_count(); ++p)
+      if (!look_at(geometry_.point(p), points_.emplace_back())) return false;
     for (std::int64_t p = 0; p < geometry_.point_count(); ++p) {
-      if (!look_at(geometry_.point(p))) return false;
-      const DeviceId chosen = choose();
+      const DeviceId chosen = choose(points_[static_cast<std::size_t>(p)], neighbours_of(p));
       ++given_[chosen];
       rule.devices.push_back(chosen);
     }
@@ -34,8 +37,12 @@ class Gathering {
   }
 
  private:
-  bool look_at(const ir::Index& point) {
-    hosts_.clear(), devices_.clear();
+  struct Point {
+    std::map<std::uint32_t, Held> hosts;  // what they have of its operands
+    std::map<DeviceId, Held> devices;
+  };
+
+  bool look_at(const ir::Index& point, Point& seen) {
     std::int64_t order = 0;
     for (std::int64_t s = 0; s < geometry_.steps(point); ++s) {
       geometry_.reads(point, s, reads_);
@@ -49,26 +56,45 @@ class Gathering {
         if (host == host_of_.end()) continue;
         const double bytes = static_cast<double>(input.array->grid.box(block).volume()) *
                              static_cast<double>(ir::size_of(input.array->dtype));
-        hosts_.try_emplace(host->second, Held{0, order}).first->second.bytes += bytes;
-        devices_.try_emplace(owner, Held{0, order}).first->second.bytes += bytes;
+        seen.hosts.try_emplace(host->second, Held{0, order}).first->second.bytes += bytes;
+        seen.devices.try_emplace(owner, Held{0, order}).first->second.bytes += bytes;
         ++order;
       }
     }
-    return !devices_.empty();
+    return !seen.devices.empty();
   }
-  DeviceId choose() const {
-    const auto most = [](const auto& a, const auto& b) {
-      return a.second.bytes != b.second.bytes ? a.second.bytes < b.second.bytes
-                                              : a.second.first > b.second.first;
+  // What hosts have of the operands of those points whose results are summed with this one's.
+  std::map<std::uint32_t, double> neighbours_of(std::int64_t p) const {
+    const auto& a = request_.op->get<ir::CombineAttrs>();
+    const ir::Shape counts = request_.op->space.counts();
+    const auto axis = static_cast<std::size_t>(a.axis);
+    ir::Index at = ir::unravel(p, counts);
+    const std::int64_t own = at[axis], first = own / a.fan_in * a.fan_in;
+    std::map<std::uint32_t, double> bytes;
+    for (at[axis] = first; at[axis] < std::min(first + a.fan_in, counts[axis]); ++at[axis]) {
+      if (at[axis] == own) continue;
+      for (const auto& [host, held] : points_[static_cast<std::size_t>(ir::ravel(at, counts))].hosts)
+        bytes[host] += held.bytes;
+    }
+    return bytes;
+  }
+  DeviceId choose(const Point& point, const std::map<std::uint32_t, double>& neighbours) const {
+    const auto beside = [&](std::uint32_t host) {
+      const auto it = neighbours.find(host);
+      return it == neighbours.end() ? 0.0 : it->second;
     };
-    const std::uint32_t host = std::max_element(hosts_.begin(), hosts_.end(), most)->first;
+    const auto most = [&](const auto& a, const auto& b) {
+      return std::tuple(a.second.bytes, beside(a.first), -a.second.first) <
+             std::tuple(b.second.bytes, beside(b.first), -b.second.first);
+    };
+    const std::uint32_t host = std::max_element(point.hosts.begin(), point.hosts.end(), most)->first;
     const auto given = [&](DeviceId id) {
       const auto it = given_.find(id);
       return it == given_.end() ? std::int64_t{0} : it->second;
     };
     DeviceId best;
     const Held* held = nullptr;
-    for (const auto& [id, mine] : devices_) {
+    for (const auto& [id, mine] : point.devices) {
       if (host_of_.at(id) != host) continue;
       const bool better =
           held == nullptr || given(id) < given(best) ||
@@ -83,8 +109,7 @@ class Gathering {
   const ir::Geometry& geometry_;
   std::map<DeviceId, std::uint32_t> host_of_;
   std::map<DeviceId, std::int64_t> given_;  // points
-  std::map<std::uint32_t, Held> hosts_;     // what they have of a point's operands
-  std::map<DeviceId, Held> devices_;
+  std::vector<Point> points_;
   std::int64_t looked_at_ = 0;
   std::vector<ir::Read> reads_;
 };

@@ -1,8 +1,8 @@
 // Lowering: from ops as users write them to ops that workers run. Fixed by the expression, its shapes and its grids,
 // never by workers, devices or memory, because it decides the order of every floating-point sum (D9).
 //
-//   kReduce   kReduceBlocks, one partial a block, then kCombine levels of kFanIn along each reduced axis in rising
-//             order, until one is left. argmin and argmax carry the value and its int64 position (C order among the
+//   kReduce   kReduceBlocks, one partial a block, then kCombine levels of fan_in_of(a partial) along each reduced axis in
+//             rising order, until one is left. argmin and argmax carry the value and its int64 position (C order among the
 //             reduced axes of the whole array) side by side; equal values: the lower position; NaN: the first.
 //             Moments carry four arrays (MomentPart).
 //             Over nothing: a fill with the neutral element. Without axes: a map.
@@ -24,7 +24,15 @@
 
 namespace tilewise::ir {
 
-constexpr std::int64_t kFanIn = 16;  // partials that one kCombine task takes
+constexpr std::int64_t kFanIn = 16;  // small partials that one kCombine task takes
+constexpr std::int64_t kSmallPartialBytes = 64 << 10;
+
+// Of partials of so many bytes at most a kCombine task takes so many. Small ones cost little but their tasks. Large ones are summed in
+// pairs: whoever has made neighbouring ones, a device or a host, however many, sums them where they are and sends one, and a task
+// holds three of them.
+constexpr std::int64_t fan_in_of(std::int64_t partial_bytes) {
+  return partial_bytes <= kSmallPartialBytes ? kFanIn : 2;
+}
 
 // Gives a name that no other array of the graph has.
 using NewArray = std::function<std::uint64_t()>;
