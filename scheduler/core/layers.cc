@@ -160,6 +160,7 @@ void add_layer(State& s, std::vector<msg::Plan>& plans, OpRecord& head, std::vec
       if (runs_it) layer.made.push_back(std::move(output));
     }
   }
+  layer.moved = form == Form::kMoved;
   layer.level_ns = head.level_ns;
   layer.decision = {form == Form::kMoved ? "re-placed" : "recovery", 0};
   layer.placement = form == Form::kProvided ? head.placement

@@ -79,7 +79,7 @@ void merge_op(State& s, const Peer& worker, const msg::OpProgress& report) {
       add_root_cause(graph, doom_of(s, op->of, op->placement.listed()->runs().front().first));
     else if (op->failed > 0)
       add_root_cause(graph, {Errc::kTaskFailed, "tasks of " + describe(s, *op) + " failed"});
-    if (op->failed > 0 && op->of && !op->doomed) {
+    if (op->failed > 0 && op->of && !op->doomed && !op->moved) {
       for (const ir::OutputSpec& output : op->op.outputs) {
         ArrayRecord& array = s.arrays.at(ArrayId{output.array});
         fail_array(array,
@@ -185,7 +185,7 @@ void on_task_failed(State& s, Peer& worker, const msg::TaskFailed& failure) {
     for (const ir::OutputSpec& output : op->op.outputs)
       fail_array(s.arrays.at(ArrayId{output.array}),
                  {Errc::kWorkerLost, failure.why.message.substr(0, 4 * limits::kMaxNameBytes)});
-  } else if (op->of && failure.why.code == Errc::kOutOfMemory) {
+  } else if (op->of && !op->moved && failure.why.code == Errc::kOutOfMemory) {
     for (const ir::OutputSpec& output : op->op.outputs) {
       ArrayRecord& array = s.arrays.at(ArrayId{output.array});
       fail_array(array,

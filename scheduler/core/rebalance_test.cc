@@ -208,6 +208,25 @@ TEST_CASE("a slow device gives points that it has not begun, and is asked first"
     CHECK(elsewhere <= 4);
     CHECK(later.pieces()[0].rule.devices.size() <= 64);
   }
+  SUBCASE(
+      "its tasks fail like any others: nothing was lost, and who reads what they made is told what failed") {
+    Errc code = Errc::kTaskFailed;
+    SUBCASE("by themselves") {}
+    SUBCASE("for want of memory") { code = Errc::kOutOfMemory; }
+    w.answer(1, 150);
+    const msg::PlannedOp layer = w.log<msg::Recover>(1).at(0).plans.at(0).ops.at(0);
+    w.receive(1, msg::TaskFailed{layer.id, w.device(0), 0, {code, "why"}});
+    w.progress(0, 200);
+    w.progress(1, 150);
+    msg::Progress failed;
+    failed.ops.push_back({layer.id, w.device(0), 50, 1});
+    w.receive(1, failed);
+    REQUIRE(w.last<msg::GraphDone>(10) != nullptr);
+    CHECK(w.last<msg::GraphDone>(10)->outcome.code == code);
+    w.submit(10, 2, {map(2, Moving::kGrid, {1})}, {2});
+    CHECK(w.last<msg::SubmitReply>(10)->outcome.ok());
+    CHECK(w.log<msg::Plan>(1).size() == 2);
+  }
   SUBCASE("all of it: nothing is moved, and nobody is left waiting") {
     w.answer(1, 200);
     const msg::Recover recover = w.log<msg::Recover>(1).at(0);

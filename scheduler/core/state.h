@@ -170,6 +170,7 @@ struct OpRecord {
       false;  // no worker knows it; kept to make its blocks again for those that read them (lineage)
   bool forgotten = false;  // was retired once: its placement says nothing any more
   bool doomed = false;     // of a layer: its tasks are not run but fail
+  bool moved = false;      // of a layer: nothing was lost, others had not begun its tasks (rebalance.cc)
   // What it read is not kept for its sake any more: there are two copies of what it made, or a file.
   bool cut = false;
   std::int64_t level_ns = 0;  // of the plan (place/levels.h)

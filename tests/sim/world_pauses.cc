@@ -57,7 +57,8 @@ void World::pause_some() {
   }
   const std::size_t which = prng_.below(processes.size());
   const std::uint64_t process = processes[which];
-  if (stopped_.contains(process)) return;
+  // What came while the scheduler was down would come after what comes while it stands still.
+  if (stopped_.contains(process) || (process == kScheduler && down_)) return;
   ++outcome_.covered[which == 0        ? Counted("stopped schedulers")
                      : which < workers ? Counted("stopped workers")
                                        : Counted("stopped clients")];
