@@ -223,6 +223,7 @@ class World {
 
   // standing still and silence
   bool stands_still(std::uint64_t process, std::function<void()> what);
+  bool may_stop(std::uint64_t process) const;
   void stop(std::uint64_t process);
   void go_on(std::uint64_t process);
   void pause_some();

@@ -40,7 +40,7 @@ void World::break_everything() {
   std::vector<std::uint64_t> ends{kScheduler};
   std::set<std::uint64_t> stopped;
   const auto stops = [&](std::uint64_t process, Counted what) {
-    if (!stopped_.contains(process)) stop(process), stopped.insert(process), ++outcome_.covered[what];
+    if (may_stop(process)) stop(process), stopped.insert(process), ++outcome_.covered[what];
   };
   int killed = 0;
   for (std::size_t w = 0; w < workers_.size(); ++w) {

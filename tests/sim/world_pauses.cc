@@ -38,6 +38,10 @@ bool World::stands_still(std::uint64_t process, std::function<void()> what) {
   return true;
 }
 
+// What came while the scheduler was down would come after what comes while it stands still.
+bool World::may_stop(std::uint64_t process) const {
+  return !stopped_.contains(process) && !(process == kScheduler && down_);
+}
 void World::stop(std::uint64_t process) { stopped_.try_emplace(process); }
 
 void World::go_on(std::uint64_t process) {
@@ -57,8 +61,7 @@ void World::pause_some() {
   }
   const std::size_t which = prng_.below(processes.size());
   const std::uint64_t process = processes[which];
-  // What came while the scheduler was down would come after what comes while it stands still.
-  if (stopped_.contains(process) || (process == kScheduler && down_)) return;
+  if (!may_stop(process)) return;
   ++outcome_.covered[which == 0        ? Counted("stopped schedulers")
                      : which < workers ? Counted("stopped workers")
                                        : Counted("stopped clients")];
