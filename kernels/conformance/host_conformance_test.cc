@@ -29,13 +29,18 @@ struct Host {
 };
 
 // Other machines' instruction sets, as far as this one has them: of families whose bits targets_test.cc finds the same with each of
-// them, the case above is enough, but for functions without FMA.
+// them, the case above is enough, but for what has functions where there is no FMA.
 void conform_with(std::int64_t target) {
   if ((hwy::SupportedTargets() & target) == 0) return;
   const kernels::conformance::WithTarget chosen(target);
   CHECK(kernels::host_numeric_class().starts_with(hwy::TargetName(target)));
-  const Host host;
-  if (target == HWY_SCALAR) kernels::conformance::conform_elementwise(host.subject);
+  Host host;
+  if (target == HWY_SCALAR) {
+    host.subject.random_share = 0.2;
+    kernels::conformance::conform_elementwise(host.subject);
+    kernels::conformance::conform_tapes(host.subject);
+    kernels::conformance::conform_random(host.subject);
+  }
   kernels::conformance::conform_special_values(host.subject);
   kernels::conformance::conform_moves(host.subject);
   kernels::conformance::conform_indices(host.subject);

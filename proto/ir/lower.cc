@@ -132,8 +132,7 @@ Status Lowering::reduce() {
   for (int d = 0; d < op_.space.rank(); ++d)
     if (a.axes >> d & 1u) partial[d] = 1;
   // By the value alone, so that a sum has the bits of the one that comes with moments of the same values.
-  const std::int64_t fan_in =
-      fan_in_of(volume(partial) * static_cast<std::int64_t>(size_of(a.tape.result())));
+  const std::int64_t fan_in = fan_in_of(volume(partial), a.tape.result());
   std::vector<int> levels;  // the axis of each kCombine
   for (int d = 0; d < op_.space.rank(); ++d) {
     if (!(a.axes >> d & 1u)) continue;

@@ -76,8 +76,7 @@ Status Lowering::matmul() {
   product.outputs = {{new_array_(), t, Grid(dims)}};
   out_.push_back(std::move(product));
   std::vector<int> levels;
-  const std::int64_t fan_in =
-      by_shapes ? fan_in_of(volume(op_.space.max_block_shape()) * static_cast<std::int64_t>(size_of(t))) : 2;
+  const std::int64_t fan_in = by_shapes ? fan_in_of(volume(op_.space.max_block_shape()), t) : 2;
   for (std::int64_t c = panels->count(); c > 1; c = ceil_div(c, fan_in)) levels.push_back(0);
   combine(ReduceKind::kSum, levels, std::move(dims), {t}, false, fan_in);
   Op squeeze =

@@ -478,7 +478,7 @@ void end_copying(State& s, GraphRecord& graph) {
     if (array == nullptr || !graph.root_cause.ok()) continue;
     if (!array->failed.ok()) graph.root_cause = array->failed;
     const OpRecord& head = s.ops.at(array->producer);
-    if (graph.root_cause.ok() && head.failed > 0)
+    if (graph.root_cause.ok() && head.has_failed())
       graph.root_cause = {Errc::kTaskFailed, "tasks of " + describe(s, head) + " failed"};
   }
 }

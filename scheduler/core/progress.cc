@@ -67,6 +67,9 @@ void merge_op(State& s, const Peer& worker, const msg::OpProgress& report) {
   share->failed += more_failed;
   op->completed += more;
   op->failed += more_failed;
+  if (op->moved && more_failed > 0) {
+    if (OpRecord* head = s.ops.find(op->of)) head->moved_failed = true;
+  }
   note_progress(s, *op, report.device, more);
   s.tasks_done += more;
   GraphRecord& graph = s.graphs.at(op->graph);

@@ -226,6 +226,12 @@ TEST_CASE("a slow device gives points that it has not begun, and is asked first"
     w.submit(10, 2, {map(2, Moving::kGrid, {1})}, {2});
     CHECK(w.last<msg::SubmitReply>(10)->outcome.ok());
     CHECK(w.log<msg::Plan>(1).size() == 2);
+    // As after any failure nothing of it is tried again when blocks are lost later: who reads it is told.
+    w.drop(2);
+    w.workers.pop_back();
+    w.answer(0, 200);
+    w.submit(10, 3, {map(3, Moving::kGrid, {1})}, {3});
+    CHECK(w.last<msg::SubmitReply>(10)->outcome.code == Errc::kWorkerLost);
   }
   SUBCASE("all of it: nothing is moved, and nobody is left waiting") {
     w.answer(1, 200);

@@ -370,7 +370,7 @@ class Planner {
                     "more than " + std::to_string(s_.options.max_recovered_blocks) + " blocks were lost");
     if (const GraphRecord& graph = s_.graphs.at(head.graph); graph.cancelled)
       return broken(group, "its request was cancelled", &graph.root_cause);
-    if (head.failed > 0) return broken(group, "some of its tasks had failed");
+    if (head.has_failed()) return broken(group, "some of its tasks had failed");
     if (head.cut && !is_from_file(head))
       return broken(group, "its past was cut when it had a second copy, and all copies were lost");
     for (const ir::Operand& operand : head.op.operands) {

@@ -169,7 +169,7 @@ class Mover {
 bool may_move(const State& s, const OpRecord& head) {
   const GraphRecord& graph = s.graphs.at(head.graph);
   const ir::OpKind kind = head.op.kind;
-  if (head.of || head.retired || head.failed > 0 || group_finished(s, head)) return false;
+  if (head.of || head.retired || head.has_failed() || group_finished(s, head)) return false;
   if (!graph.running || graph.own || graph.cancelled || graph.failed > 0) return false;
   if (kind == ir::OpKind::kFetch || kind == ir::OpKind::kProvide || kind == ir::OpKind::kKeep) return false;
   if (kind == ir::OpKind::kCall && ir::is_file_kernel(head.op.get<ir::CallAttrs>().kernel)) return false;

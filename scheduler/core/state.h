@@ -168,9 +168,10 @@ struct OpRecord {
   } layered;  // what layered_placement() found, with this last layer
   bool retired =
       false;  // no worker knows it; kept to make its blocks again for those that read them (lineage)
-  bool forgotten = false;  // was retired once: its placement says nothing any more
-  bool doomed = false;     // of a layer: its tasks are not run but fail
-  bool moved = false;      // of a layer: nothing was lost, others had not begun its tasks (rebalance.cc)
+  bool forgotten = false;     // was retired once: its placement says nothing any more
+  bool doomed = false;        // of a layer: its tasks are not run but fail
+  bool moved = false;         // of a layer: nothing was lost, others had not begun its tasks (rebalance.cc)
+  bool moved_failed = false;  // of a planned op: some of its tasks that had been moved have failed
   // What it read is not kept for its sake any more: there are two copies of what it made, or a file.
   bool cut = false;
   std::int64_t level_ns = 0;  // of the plan (place/levels.h)
@@ -184,6 +185,9 @@ struct OpRecord {
   } decision;
   std::vector<std::uint32_t> inputs;        // for people: positions of the ops of this plan that it reads
   TimeNs began = kNotYet, ended = kNotYet;  // the same: first and last news of its tasks, since the start
+
+  // Of a planned op: some of its blocks never were. (What could not be made again after a loss fails the array.)
+  bool has_failed() const { return failed > 0 || moved_failed; }
 };
 
 // A session that asked for something, and under which number.

@@ -128,6 +128,37 @@ TEST_CASE("random numbers do not depend on cuts, and integers stay in range") {
   }
 }
 
+TEST_CASE("large partial results are combined in pairs, in the order of their tree, on any cluster") {
+  constexpr std::int64_t kRows = 11, kWide = 9'000;  // 72 kB a row
+  std::vector<std::vector<double>> first;
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Array x =
+        cluster.session.random.uniform({kRows, kWide}, {.seed = 4, .block = {1, kWide}}) * 1e3 - 500.0;
+    const std::vector<double> values = x.get<double>();
+    std::vector<std::vector<double>> got{sum(x, 0).get<double>(), max(x, 0).get<double>()};
+    for (std::int64_t j = 0; j < kWide; j += 7) {
+      std::vector<double> level;
+      for (std::int64_t i = 0; i < kRows; ++i)
+        level.push_back(values[static_cast<std::size_t>(i * kWide + j)]);
+      while (level.size() > 1) {
+        std::vector<double> next;
+        for (std::size_t i = 0; i < level.size(); i += 2)
+          next.push_back(i + 1 < level.size() ? level[i] + level[i + 1] : level[i]);
+        level = std::move(next);
+      }
+      REQUIRE(got[0][static_cast<std::size_t>(j)] == level[0]);
+    }
+    // Two and four arrays side by side are more than a little memory has room for.
+    const bool roomy = form.options.memory_bytes > (1 << 20);
+    if (roomy) got.push_back(argmax(x, 0).astype(DType::kFloat64).get<double>());
+    if (roomy && !form.options.reference_kernels) got.push_back(var(x, 0).get<double>());
+    if (first.empty()) first = got;
+    for (std::size_t i = 0; i < got.size(); ++i) CHECK((got[i] == first[i]));
+  }
+}
+
 TEST_CASE("explicit placement wins, and a device that does not exist is named") {
   TestCluster cluster(kForms[1]);
   Session& s = cluster.session;

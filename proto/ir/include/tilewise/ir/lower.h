@@ -27,11 +27,11 @@ namespace tilewise::ir {
 constexpr std::int64_t kFanIn = 16;  // small partials that one kCombine task takes
 constexpr std::int64_t kSmallPartialBytes = 64 << 10;
 
-// Of partials of so many bytes at most a kCombine task takes so many. Small ones cost little but their tasks. Large ones are summed in
+// Of partials of so many elements at most a kCombine task takes so many. Small ones cost little but their tasks. Large ones are summed in
 // pairs: whoever has made neighbouring ones, a device or a host, however many, sums them where they are and sends one, and a task
 // holds three of them.
-constexpr std::int64_t fan_in_of(std::int64_t partial_bytes) {
-  return partial_bytes <= kSmallPartialBytes ? kFanIn : 2;
+constexpr std::int64_t fan_in_of(std::int64_t elements, DType t) {
+  return elements <= kSmallPartialBytes / static_cast<std::int64_t>(size_of(t)) ? kFanIn : 2;
 }
 
 // Gives a name that no other array of the graph has.
