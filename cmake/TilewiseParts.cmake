@@ -26,8 +26,8 @@ if(TILEWISE_SANITIZE)
 endif()
 include(TilewisePackage)  # what `cmake --install` installs, beside the headers
 
-# Most of a source's time is its headers and the templates that its neighbours use too: 24 that are compiled as one take a quarter
-# of theirs (docs/figures.md). Names in them must differ, those in unnamed namespaces too; sources where they do not, or that set up
+# Most of a source's time is its headers and the templates that its neighbours use too: six that are compiled as one take less than
+# half, and all of a library two thirds of what they take six at a time (docs/figures.md). Names in them must differ, those in unnamed namespaces too; sources where they do not, or that set up
 # headers by macros, are given as `alone`. Includes stay as they are: with -DTILEWISE_UNITY=OFF each source is compiled by itself, and
 # with 4, say, less is compiled again after a change.
 set(TILEWISE_UNITY 24 CACHE STRING "Sources of a target compiled at a time; OFF: one")
