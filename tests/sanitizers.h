@@ -5,7 +5,7 @@ namespace tilewise::testing {
 
 // What waiting for something may take longer, as ctest's time limits do (tilewise_time_limit).
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kTimesSlower = 4;
+constexpr int kTimesSlower = 8;
 #else
 constexpr int kTimesSlower = 1;
 #endif

@@ -10,10 +10,13 @@
 #include <optional>
 
 #include "message_tags.h"
+#include "sanitizers.h"
 
 namespace tilewise::scheduler::testing {
 
-constexpr TimeNs kPatience = 20 * kSecond;
+using tilewise::testing::kTimesSlower;
+constexpr TimeNs kPatience = 20 * kTimesSlower * kSecond, kSilence = 10 * kTimesSlower * kSecond;
+
 inline msg::Join join_as(msg::Role role) {
   msg::Join join;
   join.role = role;
@@ -49,7 +52,7 @@ struct Site {
   explicit Site(const std::string& state_dir = {}, TimeNs join_ns = 5 * kSecond) {
     ServerOptions options{.listen = *net::Address::parse("tcp://127.0.0.1:0"),
                           .token = token,
-                          .core = {},
+                          .core = {.silence_ns = kSilence},
                           .state_dir = state_dir,
                           .join_ns = join_ns};
     auto opened = Server::open(*loop, std::move(options), [this] { ended = true; });
@@ -60,7 +63,7 @@ struct Site {
   }
   void until(const std::function<bool()>& done) { REQUIRE(loop->run_until(done, kPatience)); }
   void connect(Party& party) {
-    party.attempt = net::connect(*loop, server->address(), {.token = token},
+    party.attempt = net::connect(*loop, server->address(), {.token = token, .silence_ns = kSilence},
                                  [&party](Result<std::unique_ptr<net::Link>> link) {
                                    REQUIRE(link.has_value());
                                    party.link = std::move(*link);

@@ -4,6 +4,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
+// What waiting for something may take longer: with sanitizers (tests/sanitizers.h).
+export const timesSlower = Number(process.env.TILEWISE_TIMES_SLOWER ?? 1);
+
 export class Browser {
   #process;
   #folder = mkdtempSync(join(tmpdir(), "tilewise-chromium-"));
@@ -110,7 +113,7 @@ export class Page {
 
   // Asks until it is true; returns its value.
   async until(expression, why, seconds = 60) {
-    const end = Date.now() + seconds * 1000;
+    const end = Date.now() + seconds * timesSlower * 1000;
     for (let last; ; ) {
       try {
         if ((last = await this.run(expression))) return last;

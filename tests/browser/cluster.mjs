@@ -4,6 +4,7 @@ import { randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
+import { timesSlower } from "./chromium.mjs";
 
 export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -99,10 +100,10 @@ export class Cluster {
   }
 
   async until(condition, what, seconds = 40) {
-    for (const end = Date.now() + seconds * 1000; ; await pause(30)) {
+    for (const end = Date.now() + seconds * timesSlower * 1000; ; await pause(30)) {
       const value = await condition();
       if (value) return value;
-      if (Date.now() > end) throw new Error(`${what}: not within ${seconds} s`);
+      if (Date.now() > end) throw new Error(`${what}: not within ${seconds * timesSlower} s`);
     }
   }
 

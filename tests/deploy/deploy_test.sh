@@ -83,6 +83,10 @@ export TILEWISE_MEMORY=64MiB TILEWISE_CORES=1 TILEWISE_LOG_LEVEL=warn TILEWISE_D
 job() { (cd "$scratch" && PATH=$scratch/bin:$PATH SLURM_JOB_ID=$((RANDOM + $$)) SLURM_JOB_NUM_NODES=2 TILEWISE_JOB_DIR=$scratch/shared "$deploy/slurm/tilewise.sbatch" "$@"); }
 out=$(job tilewise --json devices) || complain "the job failed"
 [[ $(grep -o '"name":"w[0-9]*/host:0"' <<<"$out" | wc -l) == 2 ]] || complain "not two devices: $out"
+# The port that a job would have is another's: of a job with the same number.
+out=$(job "$deploy/slurm/tilewise.sbatch" tilewise --json devices 2>"$scratch/words") || complain "the job beside one failed"
+[[ $(grep -o '"name":"w[0-9]*/host:0"' <<<"$out" | wc -l) == 2 ]] || complain "not two devices beside another job: $out"
+grep -q "Address already in use" "$scratch/words" || complain "no port was another's: $(<"$scratch/words")"
 # shellcheck disable=SC2016  # the job expands it
 job bash -c '
   workers() { tilewise --json status | grep -o "\"role\":\"worker\",\"name\":\"[^\"]*" | sed "s|.*/||" | sort; }

@@ -1,5 +1,6 @@
 // Makes a failing world smaller, as long as it fails in the same way.
 #pragma once
+#include "sanitizers.h"
 #include "world.h"
 
 #include <functional>
@@ -14,8 +15,9 @@ Knobs with(Knobs knobs, const std::string& changes, std::string& wrong);
 std::string kind_of(const std::string& violation);
 
 struct Shrinking {
-  int worlds = 60;                // at most so many are run, each in a process of its own
-  TimeNs each_ns = 20 * kSecond;  // what takes longer does not end
+  int worlds = 60;  // at most so many are run, each in a process of its own
+  TimeNs each_ns =
+      20 * testing::kTimesSlower * kSecond;  // what takes longer of the processor's time does not end
   std::function<std::string(const Knobs&)> run = [](const Knobs& knobs) {
     return World(knobs).run().violation;
   };

@@ -20,7 +20,8 @@ std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
   return text != nullptr ? static_cast<std::uint64_t>(std::strtod(text, nullptr)) : otherwise;  // "1e7" too
 }
 
-constexpr time_t kLongestWorld_s = 300;  // of the processor's time: others may need it, or stop this process
+// Of the processor's time: others may need it, or stop this process.
+constexpr time_t kLongestWorld_s = 300 * tilewise::testing::kTimesSlower;
 
 std::string title_of(std::size_t family);
 
