@@ -1,6 +1,7 @@
 #include <tilewise/embedded/cluster.h>
 
 #include <tilewise/device/cuda.h>
+#include <tilewise/msg/cases.h>
 #include <tilewise/net/event_loop.h>
 #include <tilewise/scheduler/core.h>
 #include <tilewise/store/spill_file.h>
@@ -371,34 +372,32 @@ void Impl::route(scheduler::Action& action) {
 void Impl::to_worker(std::size_t index, msg::Message& message) {
   WorkerSide& side = workers_[index];
   const scheduler::Conn conn{static_cast<std::uint32_t>(index + 1)};
-  if (auto* welcome = std::get_if<msg::Welcome>(&message)) {
-    side.id = welcome->you;
-    const auto descriptions = side.runtime->describe();
-    for (std::size_t i = 0; i < welcome->devices.size() && i < descriptions.size(); ++i) {
-      kinds_[welcome->devices[i].value] = static_cast<device::Kind>(descriptions[i].kind);
-      worker_by_device_[welcome->devices[i].value] = welcome->you;
-    }
-    const Status ok = side.runtime->start(*welcome, *side.service, [this, conn](msg::Message m) {
-      std::lock_guard lock(mutex_);
-      inbox_.push_back(scheduler::Received{conn, std::move(m)});
-    });
-    if (!ok) side.id = {};
-  } else if (auto* log = std::get_if<msg::Log>(&message)) {
-    side.runtime->post(std::move(*log));
-  } else if (const auto* probe = std::get_if<msg::LinkProbe>(&message)) {
-    side.runtime->post(*probe);
-  } else if (const auto* ping = std::get_if<msg::Ping>(&message)) {
+  const auto says = [this, conn](msg::Message m) {
     std::lock_guard lock(mutex_);
-    inbox_.push_back(scheduler::Received{conn, msg::Pong{ping->nonce}});
-  } else if (const auto* trace = std::get_if<msg::TraceRequest>(&message)) {
-    msg::TraceReply reply = side.runtime->trace(*trace);
-    std::lock_guard lock(mutex_);
-    inbox_.push_back(scheduler::Received{conn, std::move(reply)});
-  } else if (const auto* blocks = std::get_if<msg::BlocksRequest>(&message)) {
-    msg::BlocksReply reply = side.runtime->blocks(*blocks);
-    std::lock_guard lock(mutex_);
-    inbox_.push_back(scheduler::Received{conn, std::move(reply)});
-  }
+    inbox_.push_back(scheduler::Received{conn, std::move(m)});
+  };
+  std::visit(
+      msg::Cases{
+          [&](msg::Welcome& welcome) {
+            side.id = welcome.you;
+            const auto descriptions = side.runtime->describe();
+            for (std::size_t i = 0; i < welcome.devices.size() && i < descriptions.size(); ++i) {
+              kinds_[welcome.devices[i].value] = static_cast<device::Kind>(descriptions[i].kind);
+              worker_by_device_[welcome.devices[i].value] = welcome.you;
+            }
+            if (!side.runtime->start(welcome, *side.service, says)) side.id = {};
+          },
+          [&](msg::Log& log) { side.runtime->post(std::move(log)); },
+          [&](const msg::LinkProbe& probe) { side.runtime->post(probe); },
+          [&](const msg::Ping& ping) { says(msg::Pong{ping.nonce}); },
+          [&](const msg::TraceRequest& request) { says(side.runtime->trace(request)); },
+          [&](const msg::BlocksRequest& request) { says(side.runtime->blocks(request)); },
+          // Its end is the cluster's; it joins once, over a link that does not break, and asks nothing.
+          msg::Ignored<msg::Shutdown, msg::Resumed, msg::Ack, msg::Pong, msg::Refusal, msg::SubmitReply,
+                       msg::GraphProgress, msg::GraphDone, msg::StatusReply, msg::Explanation,
+                       msg::TraceReply, msg::BlocksReply, msg::DrainReply>{},
+          msg::NeverOfScheduler{}},
+      static_cast<msg::Message::variant&>(message));
 }
 
 Impl::WorkerSide* Impl::worker_of(WorkerId id) {

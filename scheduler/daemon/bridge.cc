@@ -1,6 +1,7 @@
 #include "bridge.h"
 
 #include <tilewise/daemon/log.h>
+#include <tilewise/msg/cases.h>
 
 #include <algorithm>
 
@@ -86,17 +87,27 @@ Conn Bridge::conn() {
 }
 
 void Bridge::receive(const msg::Message& message) {
-  if (const auto* ping = std::get_if<msg::Ping>(&message))
-    return server_.push(Received{conn_, msg::Pong{ping->nonce}});
-  if (const auto* reply = std::get_if<msg::TraceReply>(&message)) return collected(tracing_, *reply);
-  if (const auto* reply = std::get_if<msg::BlocksReply>(&message)) return collected(locating_, *reply);
-  const auto* explanation = std::get_if<msg::Explanation>(&message);
-  if (explanation == nullptr) return;
-  const auto it = std::find_if(explaining_.begin(), explaining_.end(),
-                               [&](const Explaining& e) { return e.request == explanation->request; });
-  if (it == explaining_.end()) return;
-  it->answer(*explanation);
-  explaining_.erase(it);
+  std::visit(
+      msg::Cases{
+          [this](const msg::Ping& ping) {
+            server_.push(Received{conn_, msg::Pong{ping.nonce}});
+          },
+          [this](const msg::TraceReply& reply) { collected(tracing_, reply); },
+          [this](const msg::BlocksReply& reply) { collected(locating_, reply); },
+          [this](const msg::Explanation& explanation) {
+            const auto it = std::find_if(explaining_.begin(), explaining_.end(), [&](const Explaining& e) {
+              return e.request == explanation.request;
+            });
+            if (it == explaining_.end()) return;
+            it->answer(explanation);
+            explaining_.erase(it);
+          },
+          // It has no devices and submits nothing; what operators wish has no answer.
+          msg::Ignored<msg::Welcome, msg::Resumed, msg::Ack, msg::Pong, msg::Refusal, msg::Shutdown, msg::Log,
+                       msg::LinkProbe, msg::TraceRequest, msg::BlocksRequest, msg::SubmitReply,
+                       msg::GraphProgress, msg::GraphDone, msg::StatusReply, msg::DrainReply>{},
+          msg::NeverOfScheduler{}},
+      static_cast<const msg::Message::variant&>(message));
 }
 
 template <class Reply> void Bridge::collected(std::deque<Collecting<Reply>>& all, const Reply& reply) {
