@@ -131,6 +131,7 @@ View overview(const State& s) {
   for (auto it = s.history.ended.rbegin(); it != s.history.ended.rend(); ++it)
     out.graphs.push_back(s.history.graphs.at(*it).summary);
   out.lineage = static_cast<std::int64_t>(s.lineage.size());
+  out.lineage_limit = static_cast<std::int64_t>(s.options.max_lineage_ops);
   for (const ArrayId id : s.copied) {
     out.anchors += s.arrays.at(id).anchor;
     out.lacking += s.arrays.at(id).lacking > 0;

@@ -25,6 +25,7 @@ struct Settings {
   std::size_t max_peers = 4096;
   double max_recompute_s = 30;
   std::size_t max_lineage_ops = scheduler::Options{}.max_lineage_ops;
+  double worker_wait_s = 30;
   bool rebalance = true;
   bool no_link_probes = false;
   std::string state_dir;
@@ -122,6 +123,9 @@ int serve(const Settings& settings) {
       net::EventLoop::create({.spin_ns = daemon::usable_cores(common.cores) > 2 ? 20 * kMicrosecond : 0});
   if (!loop) return failure(loop.error());
   if (Status ok = check_checkpoint_dir(settings); !ok) return usage(ok.error());
+  if (settings.state_dir.empty())
+    daemon::log_warn("no state is kept", {{"why", "sessions and what they hold end with this process"},
+                                          {"option", "--state-dir"}});
   const auto disk_watch = watch_disk(settings);
   scheduler::ServerOptions options{.listen = *listen,
                                    .token = token->token,
@@ -139,6 +143,7 @@ int serve(const Settings& settings) {
   options.core.link_probes = !settings.no_link_probes;
   options.core.max_recompute_ns = static_cast<TimeNs>(settings.max_recompute_s * 1e9);
   options.core.max_lineage_ops = settings.max_lineage_ops;
+  options.core.recovery_wait_ns = static_cast<TimeNs>(settings.worker_wait_s * 1e9);
   if (settings.rebalance) options.core.rebalance.every_ns = kRebalanceNs;
   options.core.history_graphs =
       has_dashboard(settings) ? kHistoryGraphs : 1;  // the log tells of ends from it
@@ -243,6 +248,10 @@ int main(int argc, char** argv) {
          "what was made from them is lost with its last copy; 0: none are kept")
       ->capture_default_str()
       ->check(CLI::Range(0, 100'000'000));
+  app.add_option("--worker-wait", settings.worker_wait_s,
+                 "Seconds: what is lost, and requests, wait so long for a worker when there is none")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e6));
   app.add_flag("--rebalance,!--no-rebalance", settings.rebalance,
                "Move what has not been begun from devices that are late to others, and to workers that join: "
                "the default");

@@ -15,10 +15,10 @@ using scheduler::Overview;
 constexpr TimeNs kRecent = 300 * kSecond;
 constexpr double kFull = 0.9;               // of a device's memory
 constexpr double kBusy = 0.5, kIdle = 0.1;  // shares of the time between two looks
-constexpr std::array<std::string_view, 14> kCodes = {
-    "no-workers",   "worker-lost", "stuck",          "memory-full",      "spilling",
-    "graph-failed", "imbalance",   "staged-lane",    "tcp-on-one-host",  "no-progress",
-    "retries",      "drain-waits", "copies-lacking", "checkpoint-failed"};
+constexpr std::array<std::string_view, 15> kCodes = {
+    "no-workers",   "worker-lost", "stuck",          "memory-full",       "spilling",
+    "graph-failed", "imbalance",   "staged-lane",    "tcp-on-one-host",   "no-progress",
+    "retries",      "drain-waits", "copies-lacking", "checkpoint-failed", "lineage-long"};
 
 struct DeviceInfo {
   std::string name;
@@ -240,6 +240,18 @@ void about_checkpoints(const Overview& now, std::vector<Warning>& out) {
        "with room in it. It is tried again; until then what they are made from is kept."});
 }
 
+// It has an end where held arrays get a second copy: with one worker and nowhere to write they do not.
+void about_lineage(const Overview& now, std::vector<Warning>& out) {
+  if (now.lineage_limit == 0 || now.lineage <= now.lineage_limit / 2) return;
+  out.push_back(
+      {false, "lineage-long",
+       std::to_string(now.lineage) + " ops that are over are kept to make lost blocks again, of " +
+           std::to_string(now.lineage_limit) + " that may be.",
+       "Add a worker, or give the scheduler a --checkpoint-dir: arrays that would take long to make "
+       "again get a second copy then, and what they were made from is forgotten. Beyond the limit "
+       "(--max-lineage) the oldest ops go, and what was made from them is lost with its last copy."});
+}
+
 }  // namespace
 
 std::vector<std::string_view> warning_codes() { return {kCodes.begin(), kCodes.end()}; }
@@ -256,6 +268,7 @@ std::vector<Warning> warnings(const Overview& now, const Overview* before) {
   about_drains(now, out);
   about_copies(now, out);
   about_checkpoints(now, out);
+  about_lineage(now, out);
   std::stable_sort(out.begin(), out.end(),
                    [](const Warning& a, const Warning& b) { return a.serious > b.serious; });
   return out;

@@ -107,6 +107,10 @@ TEST_CASE("retries, and devices that may go, are told") {
   CHECK(!has(warnings(o, nullptr), "checkpoint-failed"));
   o.checkpoint_trouble = "w1: /folder: no space left";
   CHECK(has(warnings(o, nullptr), "checkpoint-failed", "w1: /folder: no space left"));
+  o.lineage = 100'000, o.lineage_limit = 200'000;
+  CHECK(!has(warnings(o, nullptr), "lineage-long"));
+  o.lineage = 100'001;
+  CHECK(has(warnings(o, nullptr), "lineage-long", "100001 ops that are over"));
 }
 
 TEST_CASE("every warning has a known code") {

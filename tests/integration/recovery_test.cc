@@ -271,6 +271,39 @@ TEST_CASE(
   CHECK(std::isfinite(sum(matmul(made(), made())).item<double>()));
 }
 
+TEST_CASE(
+    "without any worker what was lost waits as long as it is told to: for one that comes, or to say so") {
+  const bool comes = [] {
+    SUBCASE("a worker comes in time") { return true; }
+    SUBCASE("nobody comes") {}
+    return false;
+  }();
+  Cluster cluster({.workers = 1, .devices = 1, .scheduler_args = {"--worker-wait", comes ? "600" : "1.5"}});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(1, kPatience));
+  Array x = session.random.normal({300, 300}, {.seed = 3, .block = {50, 60}});
+  x.persist().wait({.timeout = kPatience});
+  const std::vector<double> whole = x.get<double>();
+  kill_and_wait(cluster, session, 0);
+  const auto began = Clock::now();
+  const Future again = session.compute({x + 0.0});
+  if (comes) {
+    cluster.add_worker({});
+    CHECK(same_bits(again.get<double>(0, {.timeout = kPatience}), whole));
+    return;
+  }
+  try {
+    again.wait({.timeout = kPatience});
+    FAIL("nobody could have made it");
+  } catch (const ArrayError& e) {
+    CHECK(e.code() == Errc::kWorkerLost);
+  }
+  const auto took = Clock::now() - began;
+  CHECK(took > seconds(1));
+  CHECK(took < seconds(15 * kTimesSlower));
+}
+
 TEST_CASE("a task that takes its workers down fails after the third, with its story; all else goes on") {
   ClusterOptions options{.workers = 4, .devices = 1, .worker_args = {"--plugin", TILEWISE_CRASH_PLUGIN}};
   std::size_t left = 1;

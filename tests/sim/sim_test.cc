@@ -93,7 +93,8 @@ void run_worlds(std::string_view name, const std::vector<sim::Counted>& reached,
   }
   seen.families.insert(family.name);
   for (const sim::Counted what : reached) seen.demanded.insert(what.name());
-  std::cout << events << " events, " << checked << " blocks compared with the oracle\n";
+  std::cout << events << " events in " << ran << " worlds, " << checked
+            << " blocks compared with the oracle\n";
   if (patience > 0) std::cout << "  at most " << patience << " % of the time to end was used\n";
   for (std::size_t i = 0; i < sim::kCounted.size(); ++i) {
     const std::int64_t times = covered.of(sim::Counted::at(i));

@@ -79,6 +79,7 @@ struct Overview {
   std::int64_t recovered = 0;             // blocks made again after losses
   std::int64_t anchors = 0;               // arrays from which others are made again, no further
   std::int64_t lineage = 0;               // ops that are kept to make others' results again
+  std::int64_t lineage_limit = 0;         // beyond which the oldest go
   std::int64_t checkpoints = 0;           // of the anchors, those that are on disk
   std::int64_t checkpoints_failed = 0;    // that could not be written, so far
   std::string checkpoint_trouble;         // why not, lately
