@@ -1,6 +1,7 @@
 #include "graphs.h"
 
 #include <tilewise/base/prng.h>
+#include <tilewise/embedded/cluster.h>
 
 #include <filesystem>
 #include <iostream>
@@ -123,8 +124,24 @@ std::vector<double> Graphs::ask(const Kind& kind, const Session& session, const 
   }
 }
 
-void Graphs::learn(const Session& session, Counts& counts) {
+void Graphs::learn(Counts& counts) {
+  auto cluster = embedded::Cluster::start(
+      {.workers = 2, .host_devices = 1, .use_cuda = false, .memory_bytes = 256 << 20});
+  if (!cluster) throw ArrayError(cluster.error());
+  const Session session = make_session((*cluster)->connect("what is right"));
+  if (!session.wait_for_devices(2, kPatience)) throw ArrayError(Errc::kTimeout, "no devices");
   for (const Kind& kind : kinds_) right_.push_back(ask(kind, session, folder_ + "/first", counts));
+}
+
+void Graphs::compare(const std::vector<double>& values, std::size_t kind, Counts& counts) const {
+  if (same_bits(values, right_[kind])) return;
+  ++counts.wrong;
+  say("WRONG values: " + kinds_[kind].name);
+}
+
+void Graphs::try_each(const Session& session, Counts& counts) const {
+  for (std::size_t kind = 0; kind < kinds_.size(); ++kind)
+    compare(ask(kinds_[kind], session, folder_ + "/tried", counts), kind, counts);
 }
 
 void Graphs::work(const Session& session, std::uint64_t seed, const std::atomic<bool>& stop,
@@ -143,9 +160,7 @@ void Graphs::work(const Session& session, std::uint64_t seed, const std::atomic<
       const std::string file = folder_ + "/" + std::to_string(seed) + "-" + std::to_string(number);
       const std::vector<double> values = ask(kind, session, file, counts);
       ++counts.graphs;
-      if (same_bits(values, right_[which])) continue;
-      ++counts.wrong;
-      say("WRONG values: " + kind.name);
+      compare(values, which, counts);
     } catch (const std::exception& e) {
       ++counts.failed;
       say("FAILED: " + kind.name + ": " + e.what());

@@ -24,8 +24,10 @@ class Graphs {
   // host, for files. Throws std::invalid_argument where there is no such kind.
   Graphs(bool large, const std::string& only, int turns, std::string folder);
 
-  // Undisturbed: what is right.
-  void learn(const Session& session, Counts& counts);
+  // What is right: from a cluster of other workers, inside this process, which has none of the paths between processes.
+  void learn(Counts& counts);
+  // One request of each kind, before anything is disturbed.
+  void try_each(const Session& session, Counts& counts) const;
   // One request after another, as the seed says, until told to stop or one has failed.
   void work(const Session& session, std::uint64_t seed, const std::atomic<bool>& stop, Counts& counts) const;
 
@@ -38,6 +40,7 @@ class Graphs {
   };
   std::vector<double> ask(const Kind& kind, const Session& session, const std::string& file,
                           Counts& counts) const;
+  void compare(const std::vector<double>& values, std::size_t kind, Counts& counts) const;
 
   const bool large_;
   const int turns_;

@@ -14,6 +14,7 @@ struct Settings {
   double life_s = 0;  // instead: workers alone are killed, each after so long on average; 0: no such thing
   std::uint64_t seed = 1;
   int workers = 3;
+  int hands = 2;  // faults that may be there at once
   bool workers_too = true, scheduler_too = true, clients_too = true, stops = true, partitions = true,
        leavers = true, large = false, each = false;
   std::string graphs;     // of this kind alone
