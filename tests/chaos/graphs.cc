@@ -2,6 +2,7 @@
 
 #include <tilewise/base/prng.h>
 #include <tilewise/embedded/cluster.h>
+#include <tilewise/io/stored.h>
 
 #include <filesystem>
 #include <iostream>
@@ -128,7 +129,8 @@ void Graphs::learn(Counts& counts) {
   auto cluster = embedded::Cluster::start(
       {.workers = 2, .host_devices = 1, .use_cuda = false, .memory_bytes = 256 << 20});
   if (!cluster) throw ArrayError(cluster.error());
-  const Session session = make_session((*cluster)->connect("what is right"));
+  const Session session =
+      make_session((*cluster)->connect("what is right"), {.name = "what is right", .inspect = io::inspect});
   if (!session.wait_for_devices(2, kPatience)) throw ArrayError(Errc::kTimeout, "no devices");
   for (const Kind& kind : kinds_) right_.push_back(ask(kind, session, folder_ + "/first", counts));
 }
