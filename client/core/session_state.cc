@@ -512,7 +512,7 @@ void SessionState::tell_fetched(std::uint64_t version) {
 }
 
 void SessionState::on_log(msg::Log log) {
-  for (msg::LogEntry& entry : log.entries) {
+  for (const msg::LogEntry& entry : log.entries) {
     const auto* left = std::get_if<msg::Drain>(&entry);  // drained: we have what it was sending us
     if (left != nullptr) fetcher_.on_worker_lost(left->peer);
     if (const auto* lost = std::get_if<msg::PeerLost>(&entry)) {

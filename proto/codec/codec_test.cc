@@ -119,6 +119,32 @@ TEST_CASE("a message larger than the scratch, then a small one") {
   }
 }
 
+TEST_CASE(
+    "a log is numbered anew without being encoded again: of one segment, of several, and with the number "
+    "left out") {
+  for (const std::size_t bytes : {100u, 1'000'000u}) {
+    CAPTURE(bytes);
+    msg::Log log{3, 7, {}};
+    for (int i = 0; i < 5; ++i)
+      log.entries.push_back(msg::CancelGraph{GraphId{1}, {Errc::kCancelled, "because"}});
+    log.entries.push_back(msg::ForgetPlans{std::vector<std::uint64_t>(bytes / 8, 5)});
+    for (const std::uint64_t first : {1u, 12345u}) {  // 1: the schema's default
+      log.first = 7;
+      Buffer again, anew;
+      REQUIRE(encode(log, again).has_value());
+      renumber(again, first);
+      log.first = first;
+      REQUIRE(encode(log, anew).has_value());
+      const auto decoded = decode(again.bytes());
+      REQUIRE(decoded.has_value());
+      CHECK(*decoded == msg::Message(log));
+      CHECK(std::ranges::equal(again.bytes(), anew.bytes()));
+      REQUIRE(encode(msg::Ping{first}, again).has_value());  // the scratch is as clean as ever
+      CHECK(std::get<msg::Ping>(*decode(again.bytes())).nonce == first);
+    }
+  }
+}
+
 TEST_CASE("an expression of a million tasks is as long as one of ten") {
   Buffer ten, million;
   REQUIRE(encode(chain(10, 8), ten).has_value());

@@ -1,3 +1,4 @@
+#include <tilewise/base/check.h>
 #include <tilewise/codec/codec.h>
 
 #include <capnp/message.h>
@@ -599,6 +600,26 @@ Status encode(const msg::Message& message, Buffer& buffer) {
   } catch (const kj::Exception& e) {
     return failed(error(Errc::kLimitExceeded, std::string("cannot encode: ") + e.getDescription().cStr()));
   }
+}
+
+void renumber(Buffer& buffer, std::uint64_t first) {
+  // Their number less one, and the size of each, in half words; then the segments.
+  const auto* table = reinterpret_cast<const std::uint32_t*>(buffer.words_.data());
+  std::vector<capnp::MessageBuilder::SegmentInit> segments(table[0] + 1);
+  auto* at = reinterpret_cast<capnp::word*>(buffer.words_.data()) + segments.size() / 2 + 1;
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    segments[i] = {{at, table[i + 1]}, table[i + 1]};
+    at += table[i + 1];
+  }
+  class Again final : public capnp::MessageBuilder {
+   public:
+    explicit Again(std::span<SegmentInit> segments)
+        : MessageBuilder(kj::ArrayPtr<SegmentInit>(segments.data(), segments.size())) {}
+    kj::ArrayPtr<capnp::word> allocateSegment(unsigned) override { KJ_FAIL_REQUIRE("nothing is added"); }
+  } again(segments);
+  auto message = again.getRoot<wire::Message>();
+  TW_CHECK(message.isLog(), "only a log has a first entry");
+  message.getLog().setFirst(first);
 }
 
 }  // namespace tilewise::codec

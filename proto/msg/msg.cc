@@ -12,6 +12,22 @@ LogEntry& LogEntry::operator=(const LogEntry&) = default;
 LogEntry& LogEntry::operator=(LogEntry&&) noexcept = default;
 LogEntry::~LogEntry() = default;
 
+Entries::Entries(std::vector<LogEntry> entries) {
+  all_.reserve(entries.size());
+  for (LogEntry& entry : entries) push_back(std::move(entry));
+}
+Entries::Entries(const Entries& all, std::size_t first, std::size_t count)
+    : all_(all.all_.begin() + static_cast<std::ptrdiff_t>(first),
+           all.all_.begin() + static_cast<std::ptrdiff_t>(first + count)) {}
+Entries::Shared Entries::share(LogEntry entry) { return std::make_shared<LogEntry>(std::move(entry)); }
+LogEntry Entries::take(std::size_t i) {
+  const Shared entry = std::move(all_[i]);
+  return entry.use_count() == 1 ? std::move(*entry) : *entry;
+}
+bool operator==(const Entries& a, const Entries& b) {
+  return a.are(b) || std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
 Message::Message() = default;
 Message::Message(const Message&) = default;
 Message::Message(Message&&) noexcept = default;

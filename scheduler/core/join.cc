@@ -206,6 +206,11 @@ bool hears_of(const Peer& listener, const Peer& other) {
          (other.info.role == msg::Role::kClient && listener.info.role == msg::Role::kWorker);
 }
 
+const SharedEntry& introduction(Peer& peer) {
+  if (!peer.introduction) peer.introduction = msg::Entries::share(msg::PeerJoined{peer.info});
+  return peer.introduction;
+}
+
 }  // namespace
 
 void on_join(State& s, Conn from, msg::Join& join) {
@@ -269,9 +274,9 @@ void on_join(State& s, Conn from, msg::Join& join) {
                     stays ? s.options.state : 0,
                     stays && s.options.durable});
   for (const WorkerId other_id : s.live) {
-    const Peer& other = s.peer(other_id);
-    if (hears_of(peer, other)) log_to(s, id, msg::PeerJoined{other.info});
-    if (hears_of(other, peer)) log_to(s, other_id, msg::PeerJoined{peer.info});
+    Peer& other = s.peer(other_id);
+    if (hears_of(peer, other)) log_to(s, id, introduction(other));
+    if (hears_of(other, peer)) log_to(s, other_id, introduction(peer));
   }
   if (join.role != msg::Role::kWorker) return;
   send_snapshot(s, id);

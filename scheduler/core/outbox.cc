@@ -26,6 +26,10 @@ void close_link(State& s, Conn conn, Error why) {
 }
 
 void log_to(State& s, WorkerId id, msg::LogEntry entry, Haste haste) {
+  log_to(s, id, msg::Entries::share(std::move(entry)), haste);
+}
+
+void log_to(State& s, WorkerId id, SharedEntry entry, Haste haste) {
   Peer& peer = s.peer(id);
   if (!peer.alive) return;
   if (peer.log.empty()) s.with_log.push_back(id);
@@ -36,9 +40,10 @@ void log_to(State& s, WorkerId id, msg::LogEntry entry, Haste haste) {
     s.lazy_at = std::min(s.lazy_at, s.now + s.options.lazy_ns);
 }
 
-void log_to_workers(State& s, const msg::LogEntry& entry, Haste haste) {
+void log_to_workers(State& s, msg::LogEntry entry, Haste haste) {
+  const SharedEntry once = msg::Entries::share(std::move(entry));
   for (const WorkerId id : s.live) {
-    if (s.is_worker(id)) log_to(s, id, entry, haste);
+    if (s.is_worker(id)) log_to(s, id, once, haste);
   }
 }
 

@@ -14,9 +14,12 @@ void close_link(State& s, Conn conn,
 
 enum class Haste : std::uint8_t { kNow, kLazy };
 void log_to(State& s, WorkerId peer, msg::LogEntry entry, Haste haste = Haste::kNow);
+// One that several peers get is made once: their logs share it.
+using SharedEntry = msg::Entries::Shared;
+void log_to(State& s, WorkerId peer, SharedEntry entry, Haste haste = Haste::kNow);
 // To all workers: plans that they need not keep any more.
 void forget_kept_plans(State& s);
-void log_to_workers(State& s, const msg::LogEntry& entry, Haste haste = Haste::kNow);
+void log_to_workers(State& s, msg::LogEntry entry, Haste haste = Haste::kNow);
 void flush_logs(State& s);
 void flush_log(State& s, Peer& peer);  // at once, all that it has
 

@@ -29,9 +29,10 @@ void lose_session(State& s, Session& session, const std::string& name) {
   if (!released.empty()) log_to_workers(s, msg::Release{std::move(released)}, Haste::kLazy);
 }
 
-void tell_clients(State& s, const msg::LogEntry& entry) {
+void tell_clients(State& s, msg::LogEntry entry) {
+  const SharedEntry once = msg::Entries::share(std::move(entry));
   for (const WorkerId other : s.live) {
-    if (s.peer(other).info.role == msg::Role::kClient) log_to(s, other, entry);
+    if (s.peer(other).info.role == msg::Role::kClient) log_to(s, other, once);
   }
 }
 

@@ -152,7 +152,7 @@ void ask(State& s, WorkerId lost, std::set<OpId> ops) {
   const std::set<OpId> asked_before = std::exchange(r.asked, std::move(ops));
   r.waiting.clear();
   r.clients.clear();
-  const msg::PeerLost entry{lost, r.version, pinned_ops(s), r.move.from};
+  const SharedEntry entry = msg::Entries::share(msg::PeerLost{lost, r.version, pinned_ops(s), r.move.from});
   for (const WorkerId worker : s.live) {
     if (!s.is_worker(worker)) continue;
     log_to(s, worker, entry);

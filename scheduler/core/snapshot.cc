@@ -287,8 +287,8 @@ template <class A> void fields(A& a, OpRecord& x) {
   }
   a.message(m);
   auto* log = std::get_if<msg::Log>(&m);
-  auto* plan =
-      log == nullptr || log->entries.size() != 1 ? nullptr : std::get_if<msg::Plan>(&log->entries[0]);
+  msg::LogEntry entry = log == nullptr || log->entries.size() != 1 ? msg::LogEntry() : log->entries.take(0);
+  auto* plan = std::get_if<msg::Plan>(&entry);
   if (plan == nullptr || plan->ops.empty() || plan->ops.size() > 2)
     return a.fail(error(Errc::kCorruptData, "the snapshot has something else where an op should be"));
   if (plan->ops.size() == 2) x.made = std::move(plan->ops[1].op.outputs);

@@ -53,8 +53,9 @@ struct Peer {
   TimeNs lease_ns = 0;          // how long it may stay away
   std::uint64_t log_next = 1;   // number of the next log entry
   std::uint64_t log_applied = 0;
-  std::vector<msg::LogEntry> log;  // not yet sent; after a step: lazy ones
-  bool log_urgent = false;         // one of them is not lazy
+  msg::Entries::Shared introduction;  // what others are told of it; null: nobody has been
+  msg::Entries log;                   // not yet sent; after a step: lazy ones
+  bool log_urgent = false;            // one of them is not lazy
   std::array<msg::LaneStats, msg::kLaneCount> lanes{};
 };
 

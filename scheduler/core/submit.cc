@@ -121,19 +121,18 @@ std::set<WorkerId> takers(const State& s, const GraphRecord& graph) {
 void log_plan(State& s, const GraphRecord& graph, const Draft& draft) {
   const PlanCache::Told told = s.plans.told(draft, graph);
   const std::set<WorkerId> waited_for = takers(s, graph);
-  std::optional<msg::Plan> plan;
+  SharedEntry plan, replay;
+  const auto whole = [&] {
+    msg::Plan made = plan_of(s, graph, draft);
+    made.keep_as = told.replay.plan;
+    return msg::Entries::share(std::move(made));
+  };
   for (const WorkerId worker : s.live) {
     if (!s.is_worker(worker)) continue;
-    const Haste haste = waited_for.contains(worker) ? Haste::kNow : Haste::kLazy;
-    if (worker <= told.known) {
-      log_to(s, worker, told.replay, haste);
-      continue;
-    }
-    if (!plan) {
-      plan = plan_of(s, graph, draft);
-      plan->keep_as = told.replay.plan;
-    }
-    log_to(s, worker, *plan, haste);
+    const bool knows = worker <= told.known;
+    SharedEntry& entry = knows ? replay : plan;
+    if (!entry) entry = knows ? msg::Entries::share(told.replay) : whole();
+    log_to(s, worker, entry, waited_for.contains(worker) ? Haste::kNow : Haste::kLazy);
   }
   s.plans.told_to(draft, s.live.back());
 }

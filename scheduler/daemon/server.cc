@@ -239,6 +239,7 @@ bool Server::turn() {
     if (!actions_.empty() && !keep()) return true;
     for (Action& action : actions_) perform(action);
     actions_.clear();
+    encoded_ = {};
     if (events_.empty()) break;
   }
   acknowledge_peers();
@@ -311,14 +312,15 @@ void Server::send(Conn to, const msg::Message& message) {
       daemon::log_warn("join refused", {{"peer", peer.name}, {"why", welcome->refused.message}});
     }
   }
-  Status sent = codec::encode(message, buffer_);
-  if (const auto* log = std::get_if<msg::Log>(&message);
-      log != nullptr && log->entries.size() > 1 && !sent && sent.error().code == Errc::kLimitExceeded)
+  const auto* log = std::get_if<msg::Log>(&message);
+  codec::Buffer& buffer = log != nullptr ? log_buffer_ : buffer_;
+  Status sent = log != nullptr ? encode(*log, message) : codec::encode(message, buffer_);
+  if (log != nullptr && log->entries.size() > 1 && !sent && sent.error().code == Errc::kLimitExceeded)
     return send_halves(to, *log);
-  if (sent && lasts(peer) && !peer.sent.push(codec::frame_type(message), buffer_.bytes()))
+  if (sent && lasts(peer) && !peer.sent.push(codec::frame_type(message), buffer.bytes()))
     sent = error(Errc::kLimitExceeded, "too much waits for it");
   if (sent && peer.link) {
-    sent = peer.link->send(codec::frame_type(message), buffer_.bytes());
+    sent = peer.link->send(codec::frame_type(message), buffer.bytes());
     // A link that has just broken, of which we have not been told yet: what is kept waits for the peer's return.
     if (!sent && !replaying_ && may_return(peer)) return on_close(to, sent.error());
   }
@@ -331,12 +333,23 @@ void Server::send(Conn to, const msg::Message& message) {
   push(Closed{to, sent.error()});
 }
 
+// All workers get the same plan, as a rule one after the other: it is encoded once, and numbered for each.
+Status Server::encode(const msg::Log& log, const msg::Message& message) {
+  if (!log.entries.empty() && log.entries.are(encoded_.entries) && log.term == encoded_.term) {
+    codec::renumber(log_buffer_, log.first);
+    return {};
+  }
+  encoded_ = {};
+  if (Status ok = codec::encode(message, log_buffer_); !ok) return ok;
+  encoded_ = log;
+  return {};
+}
+
 // Many requests may be planned in one step, and a newcomer is told of all that live: together more than a message may be.
 void Server::send_halves(Conn to, const msg::Log& log) {
   const std::size_t half = log.entries.size() / 2;
-  const auto middle = log.entries.begin() + static_cast<std::ptrdiff_t>(half);
-  send(to, msg::Log{log.term, log.first, {log.entries.begin(), middle}});
-  send(to, msg::Log{log.term, log.first + half, {middle, log.entries.end()}});
+  send(to, msg::Log{log.term, log.first, {log.entries, 0, half}});
+  send(to, msg::Log{log.term, log.first + half, {log.entries, half, log.entries.size() - half}});
 }
 
 // ---- the end -------------------------------------------------------------------------------------------------------

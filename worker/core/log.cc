@@ -30,7 +30,7 @@ void Core::Impl::on_log(msg::Log& log) {
   }
   options.term = log.term;  // a later life of it goes on where the one before ended
   std::uint64_t number = log.first;
-  for (msg::LogEntry& entry : log.entries) {
+  for (std::size_t i = 0; i < log.entries.size(); ++i) {
     if (number < log_next) {
       ++counts.stale;
     } else if (number > log_next) {
@@ -39,8 +39,9 @@ void Core::Impl::on_log(msg::Log& log) {
         return void(out->broken = error(Errc::kLimitExceeded,
                                         "entry " + std::to_string(log_next) +
                                             " of the scheduler's log has not come, but many after it"));
-      log_early.emplace(number, std::move(entry));
+      log_early.emplace(number, log.entries.take(i));
     } else {
+      msg::LogEntry entry = log.entries.take(i);
       apply(entry);
       ++log_next;
       log_moved = true;

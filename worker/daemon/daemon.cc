@@ -330,7 +330,7 @@ bool Daemon::apply_some() {
     msg::Log piece{log.term, log.first + log_applied_, {}};
     for (; log_applied_ < log.entries.size() && ops < kTurnOps; ++log_applied_) {
       ops += weight_of(log.entries[log_applied_]);
-      piece.entries.push_back(std::move(log.entries[log_applied_]));
+      piece.entries.push_back(log.entries.give(log_applied_));
     }
     if (log_applied_ == log.entries.size()) logs_.pop_front(), log_applied_ = 0;
     runtime_->post(std::move(piece));

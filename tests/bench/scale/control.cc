@@ -69,14 +69,21 @@ void Control::step(scheduler::Conn from, msg::Message message) {
 
 void Control::encode(const std::vector<scheduler::Action>& actions) {
   std::int64_t logs = 0, encoded = 0, bytes = 0;
+  msg::Entries last;  // as the scheduler's server does: what several get is encoded once
   const auto before = std::chrono::steady_clock::now();
   for (const scheduler::Action& action : actions) {
     const auto* sent = std::get_if<scheduler::Send>(&action);
     if (sent == nullptr || !std::holds_alternative<msg::Log>(sent->message) || sent->to == kClient) continue;
     if (++logs > kEncoded) continue;
     ++encoded;
-    const Status fits = codec::encode(sent->message, buffer_);
-    TW_CHECK(fits.has_value(), "a plan does not fit a message: " + (fits ? "" : fits.error().message));
+    const auto& log = std::get<msg::Log>(sent->message);
+    if (log.entries.are(last)) {
+      codec::renumber(buffer_, log.first);
+    } else {
+      const Status fits = codec::encode(sent->message, buffer_);
+      TW_CHECK(fits.has_value(), "a plan does not fit a message: " + (fits ? "" : fits.error().message));
+      last = log.entries;
+    }
     bytes += static_cast<std::int64_t>(buffer_.bytes().size());
   }
   if (encoded == 0) return;
@@ -101,12 +108,12 @@ void Control::perform(std::vector<scheduler::Action>& actions) {
       TW_CHECK(false, "the core refuses a message: " + refusal->why.message);
     auto* log = std::get_if<msg::Log>(&sent->message);
     if (log == nullptr || sent->to != scheduler::Conn{2}) continue;
-    for (msg::LogEntry& entry : log->entries) {
-      if (auto* plan = std::get_if<msg::Plan>(&entry)) {
-        plan_ = std::move(*plan);
+    for (const msg::LogEntry& entry : log->entries) {
+      if (const auto* plan = std::get_if<msg::Plan>(&entry)) {
+        plan_ = *plan;
         if (plan_.keep_as != 0) kept_.emplace(plan_.keep_as, plan_);
       }
-      if (auto* replay = std::get_if<msg::Replay>(&entry))
+      if (const auto* replay = std::get_if<msg::Replay>(&entry))
         plan_ = msg::expand(kept_.at(replay->plan), *replay);
     }
   }

@@ -24,6 +24,7 @@ class Buffer {
 
  private:
   friend Status encode(const msg::Message& message, Buffer& buffer);
+  friend void renumber(Buffer& buffer, std::uint64_t first);
   std::vector<std::uint64_t> words_;  // beyond used_: zeros
   std::size_t used_ = 0;
 };
@@ -32,6 +33,9 @@ class Buffer {
 // kInvalidArgument for an op whose attributes are not those of its kind. The buffer is empty after an error.
 // Texts of Outcomes are cut at 4096 bytes, never refused.
 Status encode(const msg::Message& message, Buffer& buffer);
+
+// Of a buffer whose last message is a Log: the number of its first entry, for another peer that gets the same entries.
+void renumber(Buffer& buffer, std::uint64_t first);
 
 // `bytes` may be unaligned (then they are copied first). kCorruptData: not a message. kLimitExceeded: more than the
 // limits allow. kInvalidArgument: an unknown enumerant or a grid that cannot be, named in the text. Thread-safe.
