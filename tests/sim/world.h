@@ -300,6 +300,7 @@ class World {
                      const Minimum::Need& most, const std::set<BlockId>& again);
 
   // ways
+  bool loses() const;
   TimeNs delay(Way way);
   TimeNs travel(Way way);
   TimeNs step_time(int worker, std::size_t device);
