@@ -273,11 +273,9 @@ TEST_CASE(
 
 TEST_CASE(
     "without any worker what was lost waits as long as it is told to: for one that comes, or to say so") {
-  const bool comes = [] {
-    SUBCASE("a worker comes in time") { return true; }
-    SUBCASE("nobody comes") {}
-    return false;
-  }();
+  bool comes = false;
+  SUBCASE("a worker comes in time") { comes = true; }
+  SUBCASE("nobody comes") {}
   Cluster cluster({.workers = 1, .devices = 1, .scheduler_args = {"--worker-wait", comes ? "600" : "1.5"}});
   INFO(cluster.words());
   const Session session = cluster.session();
