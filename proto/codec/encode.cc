@@ -567,9 +567,13 @@ std::span<const std::byte> Buffer::bytes() const {
   return {reinterpret_cast<const std::byte*>(words_.data()), used_ * 8};
 }
 
+void Buffer::shrink() {
+  if (words_.size() > kKeepWords) words_ = {}, used_ = 0;
+}
+
 Status encode(const msg::Message& message, Buffer& buffer) {
   auto& words = buffer.words_;
-  if (words.size() > kKeepWords) words = {};
+  buffer.shrink();
   if (words.empty()) words.resize(kFirstWords);
   std::fill_n(words.begin(), std::exchange(buffer.used_, 0), 0);
   const auto failed = [&](Error e) {
@@ -603,9 +607,13 @@ Status encode(const msg::Message& message, Buffer& buffer) {
 }
 
 void renumber(Buffer& buffer, std::uint64_t first) {
+  TW_CHECK(buffer.used_ > 0, "there is a message");
   // Their number less one, and the size of each, in half words; then the segments.
-  const auto* table = reinterpret_cast<const std::uint32_t*>(buffer.words_.data());
-  std::vector<capnp::MessageBuilder::SegmentInit> segments(table[0] + 1);
+  std::uint32_t last = 0;
+  std::memcpy(&last, buffer.words_.data(), sizeof last);
+  std::vector<std::uint32_t> table(last + 2);
+  std::memcpy(table.data(), buffer.words_.data(), table.size() * sizeof last);
+  std::vector<capnp::MessageBuilder::SegmentInit> segments(last + 1);
   auto* at = reinterpret_cast<capnp::word*>(buffer.words_.data()) + segments.size() / 2 + 1;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     segments[i] = {{at, table[i + 1]}, table[i + 1]};

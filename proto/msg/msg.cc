@@ -1,6 +1,7 @@
 #include <tilewise/msg/msg.h>
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 
 namespace tilewise::msg {
@@ -22,7 +23,9 @@ Entries::Entries(const Entries& all, std::size_t first, std::size_t count)
 Entries::Shared Entries::share(LogEntry entry) { return std::make_shared<LogEntry>(std::move(entry)); }
 LogEntry Entries::take(std::size_t i) {
   const Shared entry = std::move(all_[i]);
-  return entry.use_count() == 1 ? std::move(*entry) : *entry;
+  if (entry.use_count() > 1) return *entry;
+  std::atomic_thread_fence(std::memory_order_acquire);  // the count alone orders nothing
+  return std::move(*entry);
 }
 bool operator==(const Entries& a, const Entries& b) {
   return a.are(b) || std::equal(a.begin(), a.end(), b.begin(), b.end());

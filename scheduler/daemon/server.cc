@@ -240,6 +240,7 @@ bool Server::turn() {
     for (Action& action : actions_) perform(action);
     actions_.clear();
     encoded_ = {};
+    log_buffer_.shrink();
     if (events_.empty()) break;
   }
   acknowledge_peers();

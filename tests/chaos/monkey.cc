@@ -88,6 +88,7 @@ void Monkey::use(Hand& hand) {
     const auto until = Clock::now() + in_ms(settings_.run_s);
     while (Clock::now() < until && broken_.empty()) {
       sleep_some(hand);
+      look();  // what has ended by itself was not killed
       if (settings_.life_s > 0)
         kill_worker(hand);
       else
@@ -128,6 +129,8 @@ int Monkey::take_worker(Hand& hand) {
 bool Monkey::take_scheduler(Hand& hand) {
   if (scheduler_held_) return false;
   ++scheduler_faults_;
+  // Who stands still for long is not missed in time then, and its peers may leave for want of a way to it.
+  if (long_stops_ > 0) links_bad_until_ = std::max(links_bad_until_, Clock::now() + seconds(60));
   return hand.scheduler = scheduler_held_ = true;
 }
 
@@ -260,17 +263,23 @@ void Monkey::let_leave(Hand& hand) {
       0) {  // it is on its own with what it has, or died with a supervisor and has another number now
     say("a worker did not leave: " + ran.errors);
     // A scheduler that is away has it on record, and would let it leave when it is back.
+    Ran undone;
     const bool settled = hand.unlocked([&] {
       return eventually([&] {
-        const Ran undone = cluster_.tool({"drain", name, "--undo"});
+        undone = cluster_.tool({"drain", name, "--undo"});
         return undone.code == 0 || has(undone.errors, "there is no worker") || !worker.running();
       });
     });
     if (!settled) ++counts_.failed, say("FAILED: the wish that a worker leaves cannot be taken back");
-    if (worker.running()) return;
+    const bool let_go = has(undone.output, "gone");  // and may still send what clients fetch
+    if (worker.running() && !let_go) return;
   }
-  ++counts_.told_to_leave;
-  if (hand.unlocked([&] { return worker.wait(); }) != 0) {
+  const std::optional<int> code = hand.unlocked([&] { return worker.wait(); });
+  if (code == 0) {
+    ++counts_.told_to_leave;
+  } else if (Clock::now() < links_bad_until_ && had_no_link(worker.errors())) {
+    ++counts_.left;
+  } else {
     ++counts_.failed;
     say("FAILED: a worker that was told to leave ended badly:\n" + tail(worker.errors()));
   }
@@ -296,7 +305,8 @@ void Monkey::stop_worker(Hand& hand, int worker, milliseconds length) {
   ++counts_.stops;
   Process& process = cluster_.worker(worker);
   const int pid = working(process.pid());
-  const bool joined = !cluster_.worker_address(worker).empty();
+  // Else it is between two lives, or too young: not for long stops.
+  const bool joined = !cluster_.worker_address(worker).empty() && !(respawns(worker) && pid == process.pid());
   ::kill(pid, SIGSTOP);
   if (settings_.run_s < 60 || !hand.prng.chance(0.2) || !joined) {
     hand.rest(length);
@@ -309,7 +319,9 @@ void Monkey::stop_worker(Hand& hand, int worker, milliseconds length) {
   const bool alone = !scheduler_held_ && !links_held_;
   ++counts_.long_stops;
   if (respawns(worker)) ++lives_[worker].excused;
+  ++long_stops_;
   hand.rest(in_ms(1.3 * settings_.silence_s));
+  --long_stops_;
   ::kill(pid, SIGCONT);
   const auto left = [&] { return !process.running() || working(process.pid()) != pid; };
   const bool seen = alone && others() == before;
@@ -341,7 +353,8 @@ void Monkey::stop_client(Hand& hand) {
   hand.rest(long_one ? in_ms(1.3 * settings_.silence_s) : milliseconds(hand.prng.between(50, 2000)));
   client.signal(SIGCONT);
   ++counts_.clients_stopped;
-  const std::optional<int> code = hand.unlocked([&] { return client.wait(); });
+  // Its own patience is three times ours.
+  const std::optional<int> code = hand.unlocked([&] { return client.wait(4 * kPatience); });
   const std::string words = client.output();
   // Else it came while no scheduler was there, or what it had uploaded is lost, or its session: it says which.
   if (code == 0 || (code == 1 && words.find("wrong") == std::string::npos && !words.empty())) return;

@@ -92,6 +92,7 @@ class Monkey {
   std::set<int> held_;  // workers that some hand has
   bool scheduler_held_ = false, links_held_ = false;
   int scheduler_faults_ = 0, link_faults_ = 0;  // begun so far
+  int long_stops_ = 0;                          // that last
   Clock::time_point links_bad_until_{};
   int next_ = 0;
   std::string broken_;  // the scheduler has ended by itself: its words

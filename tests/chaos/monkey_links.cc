@@ -62,8 +62,9 @@ void Monkey::cut_two(Hand& hand, bool long_one) {
 }
 
 void Monkey::reset_somebody(Hand& hand) {
-  const auto somebody = [&] { return members_[static_cast<std::size_t>(hand.prng.below(members_.size()))]; };
-  const int one = somebody(), two = somebody();
+  const int one = take_worker(hand);
+  const int two = members_[static_cast<std::size_t>(hand.prng.below(members_.size()))];
+  if (one < 0 || (two != one && !take(hand, {two}))) return;
   const bool done = ways_->reset(one, two);
   (ways_->together(one, two) ? counts_.ways.client_resets : counts_.ways.resets) += done;
 }

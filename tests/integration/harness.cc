@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -72,7 +73,7 @@ std::string read_file(const std::string& path) {
 // ---- one process ---------------------------------------------------------------------------------------------------
 
 Process::Process(const std::string& label, std::vector<std::string> command, const Environment& environment) {
-  static int count = 0;
+  static std::atomic<int> count = 0;  // several threads may begin processes
   const std::string name = label + "." + std::to_string(++count);
   output_ = logs() / (name + ".out");
   errors_ = logs() / (name + ".err");

@@ -21,6 +21,8 @@ class Buffer {
  public:
   // The last encoded message; 8-byte aligned, a multiple of 8 long. Valid until the next encode() or destruction.
   std::span<const std::byte> bytes() const;
+  // Gives up what is more than most messages need, with the message in it.
+  void shrink();
 
  private:
   friend Status encode(const msg::Message& message, Buffer& buffer);
