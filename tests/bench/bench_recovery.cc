@@ -1,6 +1,6 @@
 // The figures of recovery.
 //
-//   bench_recovery --json FILE [--quick] [--only PART]     parts: worker cost scheduler lineage simulation notice
+//   bench_recovery --json FILE [--quick] [--only PART]     parts: worker cost scheduler ops lineage simulation notice
 //
 // Clusters are real processes on this machine. --quick shrinks sizes and counts: for trying, not for figures.
 #include <tilewise/base/prng.h>
@@ -339,6 +339,51 @@ void bench_scheduler(const Settings& settings, Report& report) {
                  0.01);
 }
 
+// As above, where each of the 1e5 tasks is an op of its own, whose result is held: all wait for another graph. They are in the state that is
+// read, and in the logs of workers that may have to be sent again.
+void bench_ops(const Settings& settings, Report& report) {
+  const int kills = settings.quick ? 2 : 5, requests = settings.quick ? 5 : 50, ops = 2'000;
+  testing::Cluster cluster({.workers = 2,
+                            .devices = 1,
+                            .memory = "512MiB",
+                            .worker_args = {"--plugin", BENCH_SLOW_PLUGIN},
+                            .keep_state = true});
+  const Session one = cluster.session("one"), third = cluster.session("third");
+  require(third.wait_for_devices(2, kPatience), "the workers are not there");
+  const Array gate = slow_rows(one.ones({1}, {.block = {1}}), 2'000, 1, 250'000'000);
+  const Future opens = one.compute({gate});
+  std::vector<Array> held;
+  std::vector<Future> waiting;
+  for (int request = 0; request < requests; ++request) {
+    std::vector<Array> results;
+    for (int i = 0; i < ops; ++i) results.push_back(gate + static_cast<double>(request * ops + i));
+    waiting.push_back(one.persist(results));
+    held.insert(held.end(), results.begin(), results.end());
+  }
+  std::vector<double> ready, answered;
+  for (int i = 0; i < kills; ++i) {
+    require(sum(third.ones({2})).item<double>() == 2, "a wrong sum");
+    cluster.scheduler().signal(SIGKILL);
+    require(cluster.scheduler().wait().has_value(), "a scheduler that SIGKILL does not end");
+    const double began = now();
+    cluster.restart_scheduler();
+    ready.push_back(now() - began);
+    require(sum(third.ones({2})).item<double>() == 2, "a wrong sum");
+    answered.push_back(now() - began);
+    require(opens.progress().done < opens.progress().total, "they wait no more");
+  }
+  for (Future& future : waiting) future.cancel();
+  const std::string which = std::to_string(requests * ops) + " ops of one task alive, scheduler killed: ";
+  report.at_most({.metric = which + "ready again, the slowest",
+                  .value = *std::max_element(ready.begin(), ready.end()),
+                  .unit = "s"},
+                 5);
+  report.at_most({.metric = which + "a new task answered, the slowest",
+                  .value = *std::max_element(answered.begin(), answered.end()),
+                  .unit = "s"},
+                 5);
+}
+
 // ---- a loop on one array ----------------------------------------------------------------------------------------------------------
 
 std::int64_t resident_kb(int pid) {
@@ -481,9 +526,10 @@ void bench_notice(const Settings& settings, Report& report) {
                  1.5);
 }
 
-const std::vector<Part> kParts = {{"worker", bench_worker},         {"cost", bench_cost},
-                                  {"scheduler", bench_scheduler},   {"lineage", bench_lineage},
-                                  {"simulation", bench_simulation}, {"notice", bench_notice}};
+const std::vector<Part> kParts = {{"worker", bench_worker},       {"cost", bench_cost},
+                                  {"scheduler", bench_scheduler}, {"ops", bench_ops},
+                                  {"lineage", bench_lineage},     {"simulation", bench_simulation},
+                                  {"notice", bench_notice}};
 
 }  // namespace
 }  // namespace tilewise::bench
