@@ -17,6 +17,8 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,6 +51,16 @@ struct CUmod_st {
 };
 
 namespace {
+
+// Those of a GPU that is broken are never unloaded: no leak of ours.
+struct Modules {
+  std::mutex mutex;
+  std::set<CUmodule> all;
+};
+Modules& modules() {
+  static Modules* const one = new Modules;
+  return *one;
+}
 
 constexpr std::size_t kMemoryBytes = std::size_t{8} << 30;
 constexpr int kMostGpus = 8;
@@ -481,10 +493,14 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   const char* const text = static_cast<const char*>(image);
   TW_NEEDS(std::strncmp(text, "// Tilewise emulation\n", 22) == 0, CUDA_ERROR_INVALID_IMAGE);
   *module = new CUmod_st{.program = &tilewise::emulated::program_of(text), .functions = {}};
+  const std::lock_guard lock(modules().mutex);
+  modules().all.insert(*module);
   return CUDA_SUCCESS;
 }
 CUresult cuModuleUnload(CUmodule module) {
   TW_ALIVE();
+  const std::lock_guard lock(modules().mutex);
+  modules().all.erase(module);
   delete module;
   return CUDA_SUCCESS;
 }
