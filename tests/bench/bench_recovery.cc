@@ -350,8 +350,8 @@ void bench_ops(const Settings& settings, Report& report) {
                             .keep_state = true});
   const Session one = cluster.session("one"), third = cluster.session("third");
   require(third.wait_for_devices(2, kPatience), "the workers are not there");
-  const Array gate = slow_rows(one.ones({1}, {.block = {1}}), 2'000, 1, 250'000'000);
-  const Future opens = one.compute({gate});
+  Array gate = slow_rows(one.ones({1}, {.block = {1}}), 2'000, 1, 250'000'000);
+  const Future opens = gate.persist();  // held, so that the others read it and do not make it anew
   std::vector<Array> held;
   std::vector<Future> waiting;
   for (int request = 0; request < requests; ++request) {
