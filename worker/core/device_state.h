@@ -19,7 +19,9 @@ struct InFlight {
 };
 struct StreamState {
   std::uint64_t issued = 0, completed = 0;
-  std::int64_t queued_ns = 0;
+  std::int64_t queued_ns = 0;  // as the model has it
+  // What its steps took lately, beside the model: noticed at once when it is more, by and by when it is not. At least 1.
+  double slower = 1;
   std::deque<InFlight> flight;
 };
 

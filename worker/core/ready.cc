@@ -51,14 +51,20 @@ void Core::Impl::make_ready(Slot t, std::int64_t came_bytes) {
 // As for what peers offer (grant): while half of the arena is free, nobody has to hurry.
 bool Core::Impl::short_of_memory(std::uint16_t d) const { return !roomy(devices[d], 0); }
 
+// A step is not taken back from a stream, and others' come after it: of work that takes long there may be little.
+bool Core::Impl::has_enough(const StreamState& stream) const {
+  return static_cast<std::int32_t>(stream.flight.size()) >= options.queue_steps ||
+         (stream.flight.size() >= 2 &&
+          stream.slower * static_cast<double>(stream.queued_ns) >= static_cast<double>(options.queue_ns));
+}
+
 // The compute stream with the least predicted work that has room, or -1.
 int Core::Impl::pick_stream(std::uint16_t d) const {
   const DeviceState& device = devices[d];
   int best = -1;
   for (std::size_t s = 0; s < device.streams.size(); ++s) {
     const StreamState& stream = device.streams[s];
-    const auto queued = static_cast<std::int32_t>(stream.flight.size());
-    if (queued >= options.queue_steps || (queued >= 2 && stream.queued_ns >= options.queue_ns)) continue;
+    if (has_enough(stream)) continue;
     if (best < 0 || stream.queued_ns < device.streams[static_cast<std::size_t>(best)].queued_ns) {
       best = static_cast<int>(s);
     }

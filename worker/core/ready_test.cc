@@ -53,5 +53,32 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "of steps that take much longer than predicted a stream holds two, until they are as predicted again") {
+  Lists lists(1 << 24);
+  std::vector<msg::PlannedOp> chain{on(kHere, 1, source(10, 1))};
+  for (std::uint64_t i = 1; i < 200; ++i)
+    chain.push_back(on(kHere, 1 + i, map_of(9 + i, 10 + i, chain[0].op.space)));
+  std::uint64_t launched = lists.log({plan_of(std::move(chain))}).launches.size(), done = 0;
+  REQUIRE(launched > 3);
+  const auto complete = [&](TimeNs took) -> const Actions& {
+    const Actions& actions = lists.step({StreamCompleted{0, 0, ++done, took}});
+    launched += actions.launches.size();
+    return actions;
+  };
+  while (launched - done > 2) CHECK(complete(kSecond).launches.empty());
+  CHECK(complete(kSecond).launches.size() == 1);
+  CHECK(launched - done == 2);
+  // Another session's step has so few before it.
+  msg::Plan other = plan_of({on(kHere, 1000, source(1000, 1))}, {}, 2);
+  other.session = SessionId{2};
+  launched += lists.log({std::move(other)}).launches.size();
+  const Actions& next = complete(kSecond);
+  REQUIRE(next.launches.size() == 1);
+  CHECK(next.launches[0].run.id == OpId{1000});
+  for (int i = 0; i < 60 && launched - done <= 2; ++i) complete(1);
+  CHECK(launched - done > 2);
+}
+
 }  // namespace
 }  // namespace tilewise::worker::test

@@ -213,6 +213,7 @@ struct Core::Impl {
   void fail_task(Slot task, Slot why);
   Slot lowest_task(const DeviceState& device) const;
   bool is_lowest(Slot task) const;
+  bool has_enough(const StreamState& stream) const;
   int pick_stream(std::uint16_t device) const;
   void on_completed(const StreamCompleted& event);
   void on_step_failed(const StepFailed& event);

@@ -333,10 +333,7 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
       return Launched::kYes;
     }
     const StreamState& stream = devices[task.device].streams[static_cast<std::size_t>(room)];
-    if (task.admitted && (static_cast<std::int32_t>(stream.flight.size()) >= options.queue_steps ||
-                          (stream.flight.size() >= 2 && stream.queued_ns >= options.queue_ns))) {
-      return Launched::kYes;
-    }
+    if (task.admitted && has_enough(stream)) return Launched::kYes;
     Launch launch;
     if (!task.admitted) {
       task.stream = static_cast<std::uint8_t>(room);
@@ -545,8 +542,14 @@ void Core::Impl::on_completed(const StreamCompleted& event) {
     if (flight.sequence > event.sequence) break;
     predicted += static_cast<double>(flight.model_ns);
   }
-  const double correction =
-      event.took_ns > 0 && predicted > 0 ? static_cast<double>(event.took_ns) / predicted - 1 : 0;
+  double correction = 0;
+  if (event.took_ns > 0 && predicted > 0) {
+    const double ratio = static_cast<double>(event.took_ns) / predicted;
+    correction = ratio - 1;
+    // What fills the bound by itself is as slow as need be known: a moment's standstill is forgotten soon.
+    const double slower = std::min(ratio, static_cast<double>(options.queue_ns) / predicted);
+    stream.slower = std::max({1.0, slower, stream.slower + (slower - stream.slower) / 4});
+  }
   while (!stream.flight.empty() && stream.flight.front().sequence <= event.sequence) {
     const InFlight flight = std::move(stream.flight.front());
     stream.flight.pop_front();
