@@ -14,6 +14,8 @@
 #include <iostream>
 #include <string_view>
 
+#include "sanitizers.h"
+
 namespace tilewise::gpu {
 
 void stop(const std::string& story) {
@@ -179,7 +181,7 @@ int main(int argc, char** argv) {
   std::printf("%s: %s, %s\n", info.name.c_str(), info.model.c_str(), info.numeric_class.c_str());
   std::fflush(stdout);
   // A check that hangs must not hold a machine: ten minutes are several times what everything takes.
-  ::alarm(600);
+  ::alarm(600 * tilewise::testing::kTimesSlower);
   const int failed = options.checks ? gpu::run_checks(argc, argv, options.doctest_from) : 0;
   std::vector<gpu::Figure> figures;
   if (options.bench) figures = gpu::run_benchmarks();

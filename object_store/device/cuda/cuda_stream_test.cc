@@ -227,8 +227,8 @@ TEST_CASE(
   CHECK(f.health.has_value());
   gpu.refuses_events = false;
   const std::uint64_t open = f.copy();
-  // A code that no list of ours has.
-  gpu.broken = static_cast<CUresult>(9'999);
+  // A code that no list of ours has, and an enumeration up to 999 can hold.
+  gpu.broken = static_cast<CUresult>(1'001);
   const std::uint64_t refused = f.stream->record();
   REQUIRE_FALSE(f.health.has_value());
   CHECK(f.health.error().code == Errc::kDeviceError);
