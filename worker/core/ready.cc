@@ -58,6 +58,11 @@ bool Core::Impl::has_enough(const StreamState& stream) const {
           stream.slower * static_cast<double>(stream.queued_ns) >= static_cast<double>(options.queue_ns));
 }
 
+// A kernel of users', of which nobody knows yet how long it takes.
+bool Core::Impl::is_untried(const OpEntry& entry) const {
+  return entry.op.kind == ir::OpKind::kCall && (entry.family >= tried.size() || !tried[entry.family]);
+}
+
 // The compute stream with the least predicted work that has room, or -1.
 int Core::Impl::pick_stream(std::uint16_t d) const {
   const DeviceState& device = devices[d];

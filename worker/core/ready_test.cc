@@ -80,5 +80,13 @@ TEST_CASE(
   CHECK(launched - done > 2);
 }
 
+TEST_CASE("of a kernel that has never run a stream holds two steps") {
+  Lists lists(1 << 24);
+  std::vector<msg::PlannedOp> calls;
+  for (std::uint64_t i = 0; i < 6; ++i) calls.push_back(on(kHere, 1 + i, pair_of(10 + 2 * i, 8)));
+  CHECK(lists.log({plan_of(calls)}).launches.size() == 2);
+  CHECK(lists.completed(1).launches.size() == 4);
+}
+
 }  // namespace
 }  // namespace tilewise::worker::test

@@ -334,6 +334,7 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
     }
     const StreamState& stream = devices[task.device].streams[static_cast<std::size_t>(room)];
     if (task.admitted && has_enough(stream)) return Launched::kYes;
+    if (stream.flight.size() >= 2 && is_untried(*op.entry)) return Launched::kYes;
     Launch launch;
     if (!task.admitted) {
       task.stream = static_cast<std::uint8_t>(room);
@@ -558,6 +559,9 @@ void Core::Impl::on_completed(const StreamCompleted& event) {
     ++device.steps_run;
     Task& task = tasks[flight.task];
     charge(device, task.queue, correction * static_cast<double>(flight.model_ns));
+    const std::uint32_t family = ops[task.op].entry->family;
+    if (family >= tried.size()) tried.resize(family + 1);
+    tried[family] = true;
     --task.in_flight;
     if (task.in_flight == 0 && task.next == task.steps && task.state == TaskState::kRunning)
       finish_task(flight.task);
