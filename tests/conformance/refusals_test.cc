@@ -364,16 +364,21 @@ TEST_CASE("memory to send a block from disk cannot be had: it is asked for again
     return x.get<double>();
   };
   const std::vector<double> expected = run();
-  std::int64_t requests = 0, k = 0;
-  do {
-    ++k;
-    CAPTURE(k);
-    refuse(Allocator::kBlock, k);
-    CHECK(run() == expected);
-    requests = allow();
-    check_whole(cluster, true);
-  } while (requests >= k && k < 100);
-  CHECK(k > 1);
+  std::int64_t requests = 0, most = 0, k = 0;
+  for (int tries = 0; tries < 20 && most == 0;
+       ++tries) {  // which blocks are on disk when they are sent is a matter of time
+    k = 0;
+    do {
+      ++k;
+      CAPTURE(k);
+      refuse(Allocator::kBlock, k);
+      CHECK(run() == expected);
+      requests = allow();
+      most = std::max(most, requests);
+      check_whole(cluster, true);
+    } while (requests >= k && k < 100);
+  }
+  CHECK(most > 0);
   CHECK(requests < k);
 }
 
