@@ -208,20 +208,28 @@ void Monkey::look_at_lives(int worker) {
 
 // ---- deaths --------------------------------------------------------------------------------------------------------
 
-void Monkey::kill_worker(Hand& hand) {
+void Monkey::kill_worker(Hand& hand) { bury(hand, kill_some(hand)); }
+
+// Whom nobody starts again, or -1.
+int Monkey::kill_some(Hand& hand) {
   const int i = take_worker(hand);
-  if (i < 0) return;
+  if (i < 0) return -1;
   const int pid = cluster_.worker(i).pid(), child = working(pid);
   ++counts_.workers_killed;
   const bool alone = child == pid || hand.prng.chance(0.2);  // else its supervisor has something to say
   ::kill(alone ? pid : child, SIGKILL);
-  if (!alone && respawns(i)) {  // another one comes by itself
-    ++counts_.respawned;
-    ++lives_[i].killed;
-    return;
-  }
-  (void)cluster_.worker(i).wait();
-  replace(i);
+  if (alone || !respawns(i)) return i;
+  ++counts_.respawned;
+  ++lives_[i].killed;
+  return -1;
+}
+
+// Its supervisor ends when the scheduler has heard of it: which may be down, or stand still until another hand lets it go on.
+void Monkey::bury(Hand& hand, int worker) {
+  if (worker < 0) return;
+  Process& process = cluster_.worker(worker);
+  (void)hand.unlocked([&] { return process.wait(); });
+  replace(worker);
 }
 
 void Monkey::kill_scheduler(Hand& hand) {
@@ -230,10 +238,11 @@ void Monkey::kill_scheduler(Hand& hand) {
   (void)cluster_.scheduler().wait();
   ++counts_.schedulers_killed;
   hand.rest(milliseconds(hand.prng.between(0, 300)));
-  if (settings_.workers_too && hand.prng.chance(0.1)) kill_worker(hand);
+  const int dead = settings_.workers_too && hand.prng.chance(0.1) ? kill_some(hand) : -1;
   const auto began = Clock::now();
   cluster_.restart_scheduler();
   counts_.ready_s.push_back(std::chrono::duration<double>(Clock::now() - began).count());
+  bury(hand, dead);
 }
 
 // A program with long work and held arrays, in the middle: its lease of a second is all that keeps them.

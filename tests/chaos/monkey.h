@@ -59,6 +59,8 @@ class Monkey {
   void do_something(Hand& hand);
 
   void kill_worker(Hand& hand);
+  int kill_some(Hand& hand);
+  void bury(Hand& hand, int worker);
   void kill_scheduler(Hand& hand);
   void kill_client(Hand& hand);
   void let_leave(Hand& hand);
