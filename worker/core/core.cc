@@ -235,9 +235,13 @@ TimeNs Core::Impl::next_deadline() const {
   if (probing) next = std::min(next, probing->until);
   if (!dirty.empty() || lanes_dirty || tiers_dirty || log_moved)
     next = std::min(next, last_report + options.report_ns);
-  if (!stuck_reported && stage == Stage::kWorks) {
+  if (stage == Stage::kWorks) {
     for (const DeviceState& device : devices) {
       if (stuck_task(device) == kNone) continue;  // or something will happen: then is the time to look again
+      if (stuck_reported) {
+        next = std::min(next, stuck_told + options.stuck_ns);
+        continue;
+      }
       const bool again = asks_disk_again() || asks_slab_again(device);
       next = std::min(next, last_hope(device) + (again ? options.stuck_ns / 4 : options.stuck_ns));
     }

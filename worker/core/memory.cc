@@ -558,8 +558,10 @@ Slot Core::Impl::stuck_task(const DeviceState& device) const {
   return others_may_free_a_place(device) ? kNone : starved_task(device);
 }
 
+// It is said again as long as it is so: progress that was told before may come after it, and look like a sign of life.
 void Core::Impl::check_stuck() {
-  if (stuck_reported || !releasing.empty() || stage != Stage::kWorks) return;
+  if (stuck_reported && now - stuck_told < options.stuck_ns) return;
+  if (!releasing.empty() || stage != Stage::kWorks) return;
   for (const DeviceState& device : devices) {
     if (now - last_hope(device) < options.stuck_ns) continue;
     const Slot t = stuck_task(device);
@@ -580,6 +582,7 @@ void Core::Impl::check_stuck() {
                    on_disk.max_bytes(), on_disk.bytes_in_use(), device.disk_short,
                    device.spec.pins ? pinned.max_bytes() : 0, device.spec.pins ? pinned.bytes_in_use() : 0});
     stuck_reported = true;
+    stuck_told = now;
     for (DeviceState& other : devices) other.slab_tries = 0;
     return;
   }
