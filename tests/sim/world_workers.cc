@@ -22,6 +22,8 @@ void World::Worker::begin(const Knobs& knobs, int index) {
   options.window = knobs.window;
   options.releases_a_step = knobs.releases_a_step;
   options.queue_steps = knobs.queue_steps;
+  options.untried_steps =
+      knobs.queue_steps;  // no bound of its own: seeds of rare branches were found without
   if (knobs.moves > 0) options.report_ns = knobs.moves_every_ns / 2;
   options.map_peers = knobs.map_peers;
   options.task_tables = knobs.task_tables;

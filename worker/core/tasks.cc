@@ -334,7 +334,8 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
     }
     const StreamState& stream = devices[task.device].streams[static_cast<std::size_t>(room)];
     if (task.admitted && has_enough(stream)) return Launched::kYes;
-    if (stream.flight.size() >= 2 && is_untried(*op.entry)) return Launched::kYes;
+    if (static_cast<std::int32_t>(stream.flight.size()) >= options.untried_steps && is_untried(*op.entry))
+      return Launched::kYes;
     Launch launch;
     if (!task.admitted) {
       task.stream = static_cast<std::uint8_t>(room);

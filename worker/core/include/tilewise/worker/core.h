@@ -45,6 +45,7 @@ struct Options {
   std::int32_t window = 512;           // tasks expanded and unfinished, per device and graph
   std::int32_t queue_steps = 256;      // steps enqueued and unfinished, per stream
   TimeNs queue_ns = 2 * kMillisecond;  // predicted work enqueued per stream (always at least two steps)
+  std::int32_t untried_steps = 2;      // enqueued where one is of a user's kernel that has never run here
   TimeNs report_ns = 10 * kMillisecond;
   std::int32_t releases_a_step = 2048;  // copies of released arrays looked at before other work has its turn
   TimeNs stuck_ns = 5 * kSecond;        // blocked this long with nothing moving: report stuck
