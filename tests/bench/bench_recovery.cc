@@ -343,11 +343,13 @@ void bench_scheduler(const Settings& settings, Report& report) {
 // read, and in the logs of workers that may have to be sent again.
 void bench_ops(const Settings& settings, Report& report) {
   const int kills = settings.quick ? 2 : 5, requests = settings.quick ? 5 : 50, ops = 2'000;
-  testing::Cluster cluster({.workers = 2,
-                            .devices = 1,
-                            .memory = "512MiB",
-                            .worker_args = {"--plugin", BENCH_SLOW_PLUGIN},
-                            .keep_state = true});
+  testing::Cluster cluster(
+      {.workers = 2,
+       .devices = 1,
+       .memory = "512MiB",
+       .scheduler_args = {"--passes-off", "shared-tapes"},  // which would join four of them to one
+       .worker_args = {"--plugin", BENCH_SLOW_PLUGIN},
+       .keep_state = true});
   const Session one = cluster.session("one"), third = cluster.session("third");
   require(third.wait_for_devices(2, kPatience), "the workers are not there");
   Array gate = slow_rows(one.ones({1}, {.block = {1}}), 2'000, 1, 250'000'000);
