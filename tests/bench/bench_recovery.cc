@@ -267,6 +267,18 @@ Array slow_rows(const Array& start, int rows, std::int64_t width, std::int64_t s
   return row;
 }
 
+// Seconds from a new scheduler's start, after one was killed: until it is ready, and until a new task of `session` is answered.
+void restart(testing::Cluster& cluster, const Session& session, std::vector<double>& ready,
+             std::vector<double>& answered) {
+  cluster.scheduler().signal(SIGKILL);
+  require(cluster.scheduler().wait().has_value(), "a scheduler that SIGKILL does not end");
+  const double began = now();
+  cluster.restart_scheduler();
+  ready.push_back(now() - began);
+  require(sum(session.ones({2})).item<double>() == 2, "a wrong sum");
+  answered.push_back(now() - began);
+}
+
 // Two sessions with a long graph each: at every kill 1e5 tasks or more are not done. Ready: the new scheduler has read its
 // state, listens and says so. Answered: a third session, whose link broke too, gets the result of a new task. At the end both
 // long graphs must have every value right, and the tasks that were done are counted.
@@ -300,13 +312,7 @@ void bench_scheduler(const Settings& settings, Report& report) {
       std::int64_t done = 0;
       for (const Future& future : running) done += future.progress().done;
       if (all - done < live) break;
-      cluster.scheduler().signal(SIGKILL);
-      require(cluster.scheduler().wait().has_value(), "a scheduler that SIGKILL does not end");
-      const double began = now();
-      cluster.restart_scheduler();
-      ready.push_back(now() - began);
-      require(sum(third.ones({2})).item<double>() == 2, "a wrong sum");
-      answered.push_back(now() - began);
+      restart(cluster, third, ready, answered);
       small += 1;
     }
     for (const Future& future : running) {
@@ -365,13 +371,7 @@ void bench_ops(const Settings& settings, Report& report) {
   std::vector<double> ready, answered;
   for (int i = 0; i < kills; ++i) {
     require(sum(third.ones({2})).item<double>() == 2, "a wrong sum");
-    cluster.scheduler().signal(SIGKILL);
-    require(cluster.scheduler().wait().has_value(), "a scheduler that SIGKILL does not end");
-    const double began = now();
-    cluster.restart_scheduler();
-    ready.push_back(now() - began);
-    require(sum(third.ones({2})).item<double>() == 2, "a wrong sum");
-    answered.push_back(now() - began);
+    restart(cluster, third, ready, answered);
     require(opens.progress().done < opens.progress().total, "they wait no more");
   }
   for (Future& future : waiting) future.cancel();

@@ -94,7 +94,6 @@ void Monkey::use(Hand& hand) {
       else
         do_something(hand);
       put_down(hand);
-      look();
     }
   } catch (const std::exception& e) {
     if (broken_.empty()) broken_ = e.what();

@@ -126,7 +126,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
   actions.clear();
   out = &actions;
   ++step_number;
-  if (!events.empty()) stuck_reported = false;
+  if (!events.empty()) stuck_again_at = 0;
   for (Event& event : events) {
     std::visit(
         [&](auto& e) {
@@ -238,8 +238,8 @@ TimeNs Core::Impl::next_deadline() const {
   if (stage == Stage::kWorks) {
     for (const DeviceState& device : devices) {
       if (stuck_task(device) == kNone) continue;  // or something will happen: then is the time to look again
-      if (stuck_reported) {
-        next = std::min(next, stuck_told + options.stuck_ns);
+      if (stuck_again_at != 0) {
+        next = std::min(next, stuck_again_at);
         continue;
       }
       const bool again = asks_disk_again() || asks_slab_again(device);

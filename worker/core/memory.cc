@@ -560,8 +560,7 @@ Slot Core::Impl::stuck_task(const DeviceState& device) const {
 
 // It is said again as long as it is so: progress that was told before may come after it, and look like a sign of life.
 void Core::Impl::check_stuck() {
-  if (stuck_reported && now - stuck_told < options.stuck_ns) return;
-  if (!releasing.empty() || stage != Stage::kWorks) return;
+  if (now < stuck_again_at || !releasing.empty() || stage != Stage::kWorks) return;
   for (const DeviceState& device : devices) {
     if (now - last_hope(device) < options.stuck_ns) continue;
     const Slot t = stuck_task(device);
@@ -581,8 +580,7 @@ void Core::Impl::check_stuck() {
         msg::Stuck{op.run.graph, op.run.id, device.spec.id, needed, device.arena.largest_settled(),
                    on_disk.max_bytes(), on_disk.bytes_in_use(), device.disk_short,
                    device.spec.pins ? pinned.max_bytes() : 0, device.spec.pins ? pinned.bytes_in_use() : 0});
-    stuck_reported = true;
-    stuck_told = now;
+    stuck_again_at = now + options.stuck_ns;
     for (DeviceState& other : devices) other.slab_tries = 0;
     return;
   }

@@ -590,8 +590,8 @@ struct Core::Impl {
   std::uint64_t holds_until = 0;                      // ... until a Recover of this version, or a later one
   bool report_now = false, log_moved = false;
   TimeNs last_report = 0;
-  bool stuck_reported = false;  // since the last event
-  TimeNs stuck_told = 0;        // when
+  TimeNs stuck_again_at =
+      0;  // the word has been said since the last event, and is said again then; 0: it has not
   msg::PeerBatch loopback;
   std::map<std::uint32_t, msg::PeerBatch> outgoing;  // WorkerId -> batch of this step
   std::array<msg::LaneStats, msg::kLaneCount> lanes{};
