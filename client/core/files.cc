@@ -5,6 +5,9 @@
 #include <tilewise/session.h>
 
 #include <algorithm>
+#include <future>
+#include <system_error>
+#include <thread>
 
 #include "access.h"
 #include "session_state.h"
@@ -41,6 +44,31 @@ Future save(const Array& begun, const Array& written, std::string_view commit, s
   return Access::state(written).submit({.run = {Access::key(committed[0])}}, options);
 }
 
+// What the file's header says, or ArrayError. A file system that has stopped answering holds a thread, which may outlive the
+// session, and not the caller: kTimeout after as long as the session waits for other processes.
+ir::FileInfo look_at(client::SessionState& state, ir::FileFormat format, const std::string& path,
+                     const std::string& dataset, const std::string& what) {
+  const auto& inspect = state.options().inspect;
+  if (!inspect) throw ArrayError(Errc::kUnsupported, what + ": this session has nothing that looks at files");
+  std::packaged_task<Result<ir::FileInfo>()> task(
+      [inspect, format, path, dataset] { return inspect(format, path, dataset); });
+  std::future<Result<ir::FileInfo>> answer = task.get_future();
+  try {
+    std::thread(std::move(task)).detach();
+  } catch (const std::system_error& e) {
+    throw ArrayError(Errc::kLimitExceeded, what + ": no thread that looks at it: " + e.what());
+  }
+  const Duration patience = state.patience(Duration(0));
+  if (answer.wait_for(patience) != std::future_status::ready)
+    throw ArrayError(Errc::kTimeout,
+                     what + ": no answer from the file system in " +
+                         std::to_string(std::chrono::ceil<std::chrono::milliseconds>(patience).count()) +
+                         " ms");
+  Result<ir::FileInfo> info = answer.get();
+  if (!info) throw ArrayError(info.error().code, what + ": " + info.error().message);
+  return std::move(*info);
+}
+
 // The default cut, each extent made a multiple of the chunk's.
 std::optional<Grid> cut_along_chunks(const ir::FileInfo& info, const Shape& block, const std::string& what) {
   if (!block.empty() && block.size() != info.shape.size())
@@ -65,15 +93,12 @@ std::optional<Grid> cut_along_chunks(const ir::FileInfo& info, const Shape& bloc
 
 Array Session::load_npy(const std::string& path, const BlockOptions& options) const {
   const std::string what = "load_npy('" + path + "')";
-  if (!state_->options().inspect)
-    throw ArrayError(Errc::kUnsupported, what + ": this session has nothing that reads file headers");
-  const auto info = state_->options().inspect(ir::FileFormat::kNpy, path, "");
-  if (!info) throw ArrayError(info.error().code, what + ": " + info.error().message);
+  const ir::FileInfo info = look_at(*state_, ir::FileFormat::kNpy, path, "", what);
   const std::optional<Grid> grid =
-      options.block.empty() ? std::nullopt : cut_along_chunks(*info, options.block, what);
+      options.block.empty() ? std::nullopt : cut_along_chunks(info, options.block, what);
   return Access::record(
       *state_, nullptr,
-      infer_read_npy(path, info->dtype, info->shape, info->data_offset, info->fortran_order, grid));
+      infer_read_npy(path, info.dtype, info.shape, info.data_offset, info.fortran_order, grid));
 }
 
 Array Session::read_raw(const std::string& path, DType dtype, const Shape& shape,
@@ -101,13 +126,10 @@ Array Session::read_hdf5(const std::string& path, const std::string& dataset,
 Array Session::read_stored(ir::FileFormat format, const char* name, const std::string& path,
                            const std::string& dataset, const BlockOptions& options) const {
   const std::string what = std::string(name) + "('" + path + "')";
-  if (!state_->options().inspect)
-    throw ArrayError(Errc::kUnsupported, what + ": this session has nothing that looks at files");
-  const auto info = state_->options().inspect(format, path, dataset);
-  if (!info) throw ArrayError(info.error().code, what + ": " + info.error().message);
-  const Grid grid = *cut_along_chunks(*info, options.block, what);
-  ir::CallAttrs attrs{.kernel = "tilewise.read_stored", .version = "1", .params = info->params};
-  return Access::record(*state_, nullptr, infer_call({}, std::move(attrs), grid, {{0, info->dtype, grid}}));
+  const ir::FileInfo info = look_at(*state_, format, path, dataset, what);
+  const Grid grid = *cut_along_chunks(info, options.block, what);
+  ir::CallAttrs attrs{.kernel = "tilewise.read_stored", .version = "1", .params = info.params};
+  return Access::record(*state_, nullptr, infer_call({}, std::move(attrs), grid, {{0, info.dtype, grid}}));
 }
 
 Future Array::save_npy(const std::string& path, const ComputeOptions& options) const {

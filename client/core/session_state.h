@@ -45,12 +45,12 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   // One Submit. Throws ArrayError (kLimitExceeded, kOutOfMemory, kUnavailable).
   Future submit(const Wish& wish, const ComputeOptions& options);
-  // False on timeout (0: for ever). Throws nothing.
   // How long to wait for other processes: as long as a call says, else as its session does, else 5 minutes.
   Duration patience(Duration own) const {
     if (own.count() != 0) return own;
     return options_.timeout.count() != 0 ? options_.timeout : Duration(std::chrono::minutes(5));
   }
+  // False on timeout (0: for ever). Throws nothing.
   bool wait(Request& request, Duration timeout, const std::function<void(tilewise::Progress)>& on_progress);
   void cancel(Request& request);
   tilewise::Progress progress(const Request& request);

@@ -1,5 +1,6 @@
 #include <tilewise/client/endpoint_decorator.h>
 
+#include <future>
 #include <thread>
 
 #include "access.h"
@@ -451,6 +452,22 @@ TEST_CASE("explicit placement") {
   for (const ir::Op& op : world.fake.last().ops)
     placed += op.kind == OpKind::kCopy && op.hint.devices.size() == 1;
   CHECK(placed == 2);
+}
+
+TEST_CASE("a file system that does not answer") {
+  std::promise<void> answers;
+  World world({.timeout = std::chrono::milliseconds(20),
+               .inspect = [until = answers.get_future().share()](ir::FileFormat, const std::string&,
+                                                                 const std::string&) -> Result<ir::FileInfo> {
+                 until.wait();
+                 return ir::FileInfo{DType::kFloat32, {100, 4}, {}, 128, true, ""};
+               }});
+  const ArrayError e = thrown([&] { world.session.load_npy("x.npy"); });
+  CHECK(e.code() == Errc::kTimeout);
+  CHECK(says(e, "load_npy('x.npy')"));
+  CHECK(thrown([&] { world.session.read_zarr("x.zarr"); }).code() == Errc::kTimeout);
+  CHECK(world.session.read_raw("x.bin", DType::kInt32, {10, 3}).shape() == Shape{10, 3});  // has no header
+  answers.set_value();  // the threads that asked may go on when the session has ended
 }
 
 TEST_CASE("files") {

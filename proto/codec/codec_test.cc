@@ -130,17 +130,28 @@ TEST_CASE(
     log.entries.push_back(msg::ForgetPlans{std::vector<std::uint64_t>(bytes / 8, 5)});
     for (const std::uint64_t first : {1u, 12345u}) {  // 1: the schema's default
       log.first = 7;
-      Buffer again, anew;
-      REQUIRE(encode(log, again).has_value());
-      renumber(again, first);
-      log.first = first;
-      REQUIRE(encode(log, anew).has_value());
+      LogBuffer again;
+      Buffer anew;
+      REQUIRE(again.encode(log).has_value());
+      const msg::Log same{3, first, log.entries};
+      const void* where = again.bytes().data();
+      REQUIRE(again.encode(same).has_value());
+      CHECK(again.bytes().data() == where);
+      REQUIRE(encode(same, anew).has_value());
       const auto decoded = decode(again.bytes());
       REQUIRE(decoded.has_value());
-      CHECK(*decoded == msg::Message(log));
+      CHECK(*decoded == msg::Message(same));
       CHECK(std::ranges::equal(again.bytes(), anew.bytes()));
-      REQUIRE(encode(msg::Ping{first}, again).has_value());  // the scratch is as clean as ever
-      CHECK(std::get<msg::Ping>(*decode(again.bytes())).nonce == first);
+      // Entries that are others, and another term, are encoded; the scratch is as clean as ever.
+      const msg::Log other{4, first, {msg::CancelGraph{GraphId{2}, {}}}};
+      REQUIRE(again.encode(other).has_value());
+      CHECK(*decode(again.bytes()) == msg::Message(other));
+      const msg::Log later{5, first, other.entries};
+      REQUIRE(again.encode(later).has_value());
+      CHECK(*decode(again.bytes()) == msg::Message(later));
+      again.forget();
+      REQUIRE(again.encode(later).has_value());
+      CHECK(*decode(again.bytes()) == msg::Message(later));
     }
   }
 }

@@ -606,15 +606,15 @@ Status encode(const msg::Message& message, Buffer& buffer) {
   }
 }
 
-void renumber(Buffer& buffer, std::uint64_t first) {
-  TW_CHECK(buffer.used_ > 0, "there is a message");
+void LogBuffer::renumber(std::uint64_t first) {
+  TW_CHECK(buffer_.used_ > 0, "there is a message");
   // Their number less one, and the size of each, in half words; then the segments.
   std::uint32_t last = 0;
-  std::memcpy(&last, buffer.words_.data(), sizeof last);
+  std::memcpy(&last, buffer_.words_.data(), sizeof last);
   std::vector<std::uint32_t> table(last + 2);
-  std::memcpy(table.data(), buffer.words_.data(), table.size() * sizeof last);
+  std::memcpy(table.data(), buffer_.words_.data(), table.size() * sizeof last);
   std::vector<capnp::MessageBuilder::SegmentInit> segments(last + 1);
-  auto* at = reinterpret_cast<capnp::word*>(buffer.words_.data()) + segments.size() / 2 + 1;
+  auto* at = reinterpret_cast<capnp::word*>(buffer_.words_.data()) + segments.size() / 2 + 1;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     segments[i] = {{at, table[i + 1]}, table[i + 1]};
     at += table[i + 1];
@@ -628,6 +628,23 @@ void renumber(Buffer& buffer, std::uint64_t first) {
   auto message = again.getRoot<wire::Message>();
   TW_CHECK(message.isLog(), "only a log has a first entry");
   message.getLog().setFirst(first);
+}
+
+Status LogBuffer::encode(const msg::Log& log) {
+  if (!log.entries.empty() && log.entries.are(held_.entries) && log.term == held_.term) {
+    renumber(log.first);
+    return {};
+  }
+  held_ = {};
+  msg::Message message = log;
+  if (Status ok = codec::encode(message, buffer_); !ok) return ok;
+  held_ = std::get<msg::Log>(std::move(message));
+  return {};
+}
+
+void LogBuffer::forget() {
+  held_ = {};
+  buffer_.shrink();
 }
 
 }  // namespace tilewise::codec

@@ -239,8 +239,7 @@ bool Server::turn() {
     if (!actions_.empty() && !keep()) return true;
     for (Action& action : actions_) perform(action);
     actions_.clear();
-    encoded_ = {};
-    log_buffer_.shrink();
+    log_buffer_.forget();
     if (events_.empty()) break;
   }
   acknowledge_peers();
@@ -314,14 +313,14 @@ void Server::send(Conn to, const msg::Message& message) {
     }
   }
   const auto* log = std::get_if<msg::Log>(&message);
-  codec::Buffer& buffer = log != nullptr ? log_buffer_ : buffer_;
-  Status sent = log != nullptr ? encode(*log, message) : codec::encode(message, buffer_);
+  Status sent = log != nullptr ? log_buffer_.encode(*log) : codec::encode(message, buffer_);
   if (log != nullptr && log->entries.size() > 1 && !sent && sent.error().code == Errc::kLimitExceeded)
     return send_halves(to, *log);
-  if (sent && lasts(peer) && !peer.sent.push(codec::frame_type(message), buffer.bytes()))
+  const std::span<const std::byte> bytes = log != nullptr ? log_buffer_.bytes() : buffer_.bytes();
+  if (sent && lasts(peer) && !peer.sent.push(codec::frame_type(message), bytes))
     sent = error(Errc::kLimitExceeded, "too much waits for it");
   if (sent && peer.link) {
-    sent = peer.link->send(codec::frame_type(message), buffer.bytes());
+    sent = peer.link->send(codec::frame_type(message), bytes);
     // A link that has just broken, of which we have not been told yet: what is kept waits for the peer's return.
     if (!sent && !replaying_ && may_return(peer)) return on_close(to, sent.error());
   }
@@ -332,18 +331,6 @@ void Server::send(Conn to, const msg::Message& message) {
       {{"peer", peer.name}, {"message", msg::name_of(message)}, {"why", to_string(sent.error())}});
   drop(to, sent.error());
   push(Closed{to, sent.error()});
-}
-
-// All workers get the same plan, as a rule one after the other: it is encoded once, and numbered for each.
-Status Server::encode(const msg::Log& log, const msg::Message& message) {
-  if (!log.entries.empty() && log.entries.are(encoded_.entries) && log.term == encoded_.term) {
-    codec::renumber(log_buffer_, log.first);
-    return {};
-  }
-  encoded_ = {};
-  if (Status ok = codec::encode(message, log_buffer_); !ok) return ok;
-  encoded_ = log;
-  return {};
 }
 
 // Many requests may be planned in one step, and a newcomer is told of all that live: together more than a message may be.

@@ -88,7 +88,6 @@ class Server {
   void perform(Action& action);
   void log_end(const GraphEnded& ended);
   void send(Conn to, const msg::Message& message);
-  Status encode(const msg::Log& log, const msg::Message& message);  // into log_buffer_; `message` is that log
   void send_halves(Conn to, const msg::Log& log);
   // Says why, closes this link alone, and tells the core.
   void reject(Conn conn, const Error& why);
@@ -123,8 +122,8 @@ class Server {
   std::unique_ptr<net::Listener> listener_;
   std::map<Conn, Peer> peers_;
   std::uint32_t last_conn_ = 0;
-  codec::Buffer buffer_, log_buffer_;
-  msg::Log encoded_;  // what log_buffer_ holds, but for its number; without entries: nothing
+  codec::Buffer buffer_;
+  codec::LogBuffer log_buffer_;
   std::vector<Event> events_;
   std::size_t ops_waiting_ = 0;  // in the requests among them
   std::vector<Action> actions_;

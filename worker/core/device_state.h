@@ -14,14 +14,16 @@ struct InFlight {
   std::uint64_t sequence = 0;
   Slot task = kNone;
   std::int64_t model_ns = 0;
+  double slower = 1;  // as its family was known to be when it was enqueued
   boost::container::small_vector<std::pair<std::uint8_t, std::uint64_t>, 2>
       unproven;  // steps whose results it reads
+  std::int64_t expected_ns() const {
+    return static_cast<std::int64_t>(slower * static_cast<double>(model_ns));
+  }
 };
 struct StreamState {
   std::uint64_t issued = 0, completed = 0;
-  std::int64_t queued_ns = 0;  // as the model has it
-  // What its steps took lately, beside the model: noticed at once when it is more, by and by when it is not. At least 1.
-  double slower = 1;
+  std::int64_t queued_ns = 0;  // what the steps in flight are expected to take
   std::deque<InFlight> flight;
 };
 
@@ -128,6 +130,19 @@ struct DeviceState {
   DeviceSpec spec;
   alloc::Arena arena;
   std::vector<StreamState> streams;
+  // By family (OpEntry::family): how many times as long as the model has it its steps took here lately, at least 1; 0: none has run.
+  // Noticed at once when it is more, by and by when it is not.
+  std::vector<double> slower;
+  double slower_than_model(std::uint32_t family) const {
+    return family < slower.size() ? std::max(1.0, slower[family]) : 1;
+  }
+  bool has_run(std::uint32_t family) const { return family < slower.size() && slower[family] > 0; }
+  // A step of the family is through, which seems to have taken `times` as long as the model has it.
+  void learn(std::uint32_t family, double times) {
+    if (family >= slower.size()) slower.resize(family + 1);
+    double& known = slower[family];
+    known = std::max({1.0, times, known + (times - known) / 4});
+  }
   boost::unordered_flat_map<std::uint64_t, Slot>
       index;                        // (array slot, block) -> copy; looked up, never walked
   std::vector<Slot> queues;         // by (priority, graph)

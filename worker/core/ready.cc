@@ -54,13 +54,7 @@ bool Core::Impl::short_of_memory(std::uint16_t d) const { return !roomy(devices[
 // A step is not taken back from a stream, and others' come after it: of work that takes long there may be little.
 bool Core::Impl::has_enough(const StreamState& stream) const {
   return static_cast<std::int32_t>(stream.flight.size()) >= options.queue_steps ||
-         (stream.flight.size() >= 2 &&
-          stream.slower * static_cast<double>(stream.queued_ns) >= static_cast<double>(options.queue_ns));
-}
-
-// A kernel of users', of which nobody knows yet how long it takes.
-bool Core::Impl::is_untried(const OpEntry& entry) const {
-  return entry.op.kind == ir::OpKind::kCall && (entry.family >= tried.size() || !tried[entry.family]);
+         (stream.flight.size() >= 2 && stream.queued_ns >= options.queue_ns);
 }
 
 // The compute stream with the least predicted work that has room, or -1.

@@ -214,8 +214,6 @@ struct Core::Impl {
   Slot lowest_task(const DeviceState& device) const;
   bool is_lowest(Slot task) const;
   bool has_enough(const StreamState& stream) const;
-  bool is_untried(const OpEntry& entry) const;
-  std::vector<bool> tried;  // families of which a step has run here
   int pick_stream(std::uint16_t device) const;
   void on_completed(const StreamCompleted& event);
   void on_step_failed(const StepFailed& event);

@@ -334,7 +334,9 @@ Core::Impl::Launched Core::Impl::launch_steps(Slot t) {
     }
     const StreamState& stream = devices[task.device].streams[static_cast<std::size_t>(room)];
     if (task.admitted && has_enough(stream)) return Launched::kYes;
-    if (static_cast<std::int32_t>(stream.flight.size()) >= options.untried_steps && is_untried(*op.entry))
+    // Of a kernel of users' that has never run nobody knows how long it takes.
+    if (static_cast<std::int32_t>(stream.flight.size()) >= options.untried_steps &&
+        op.entry->op.kind == ir::OpKind::kCall && !devices[task.device].has_run(op.entry->family))
       return Launched::kYes;
     Launch launch;
     if (!task.admitted) {
@@ -372,7 +374,7 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
   launch.steps = task.steps;
   launch.awaited = task.next + 1 == task.steps && awaited_elsewhere(task);
 
-  InFlight flight{launch.sequence, t, op.entry->model_ns, {}};
+  InFlight flight{launch.sequence, t, op.entry->model_ns, device.slower_than_model(op.entry->family), {}};
   for (Slot c : in) {
     Copy& copy = copies[c];
     launch.inputs.push_back(copy.at);
@@ -399,7 +401,7 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
     output.stream = task.stream;  // from now on its memory has a writer in flight
     output.sequence = launch.sequence;
   }
-  stream.queued_ns += op.entry->model_ns;
+  stream.queued_ns += flight.expected_ns();
   charge(device, task.queue, static_cast<double>(op.entry->model_ns));
   stream.flight.push_back(std::move(flight));
   ++task.in_flight;
@@ -539,30 +541,28 @@ void Core::Impl::on_completed(const StreamCompleted& event) {
   device.last_change = now;
   device.arena.completed(event.stream, event.sequence);
   device.memory_freed = true;
-  double predicted = 0;
+  double model = 0, expected = 0;
   for (const InFlight& flight : stream.flight) {
     if (flight.sequence > event.sequence) break;
-    predicted += static_cast<double>(flight.model_ns);
+    model += static_cast<double>(flight.model_ns);
+    expected += static_cast<double>(flight.expected_ns());
   }
-  double correction = 0;
-  if (event.took_ns > 0 && predicted > 0) {
-    const double ratio = static_cast<double>(event.took_ns) / predicted;
-    correction = ratio - 1;
+  double correction = 0, late = 1;
+  if (event.took_ns > 0 && model > 0) {
+    const double took = static_cast<double>(event.took_ns);
+    correction = took / model - 1;
     // What fills the bound by itself is as slow as need be known: a moment's standstill is forgotten soon.
-    const double slower = std::min(ratio, static_cast<double>(options.queue_ns) / predicted);
-    stream.slower = std::max({1.0, slower, stream.slower + (slower - stream.slower) / 4});
+    late = std::min(took, std::max(expected, static_cast<double>(options.queue_ns))) / expected;
   }
   while (!stream.flight.empty() && stream.flight.front().sequence <= event.sequence) {
     const InFlight flight = std::move(stream.flight.front());
     stream.flight.pop_front();
     --flights;
-    stream.queued_ns -= flight.model_ns;
+    stream.queued_ns -= flight.expected_ns();
     ++device.steps_run;
     Task& task = tasks[flight.task];
     charge(device, task.queue, correction * static_cast<double>(flight.model_ns));
-    const std::uint32_t family = ops[task.op].entry->family;
-    if (family >= tried.size()) tried.resize(family + 1);
-    tried[family] = true;
+    device.learn(ops[task.op].entry->family, late * flight.slower);
     --task.in_flight;
     if (task.in_flight == 0 && task.next == task.steps && task.state == TaskState::kRunning)
       finish_task(flight.task);

@@ -69,23 +69,17 @@ void Control::step(scheduler::Conn from, msg::Message message) {
 
 void Control::encode(const std::vector<scheduler::Action>& actions) {
   std::int64_t logs = 0, encoded = 0, bytes = 0;
-  msg::Entries last;  // as the scheduler's server does: what several get is encoded once
   const auto before = std::chrono::steady_clock::now();
   for (const scheduler::Action& action : actions) {
     const auto* sent = std::get_if<scheduler::Send>(&action);
     if (sent == nullptr || !std::holds_alternative<msg::Log>(sent->message) || sent->to == kClient) continue;
     if (++logs > kEncoded) continue;
     ++encoded;
-    const auto& log = std::get<msg::Log>(sent->message);
-    if (log.entries.are(last)) {
-      codec::renumber(buffer_, log.first);
-    } else {
-      const Status fits = codec::encode(sent->message, buffer_);
-      TW_CHECK(fits.has_value(), "a plan does not fit a message: " + (fits ? "" : fits.error().message));
-      last = log.entries;
-    }
+    const Status fits = buffer_.encode(std::get<msg::Log>(sent->message));
+    TW_CHECK(fits.has_value(), "a plan does not fit a message: " + (fits ? "" : fits.error().message));
     bytes += static_cast<std::int64_t>(buffer_.bytes().size());
   }
+  buffer_.forget();
   if (encoded == 0) return;
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
   wire_.messages += logs;

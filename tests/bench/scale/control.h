@@ -70,7 +70,7 @@ class Control {
   TimeNs now_ = kSecond;
   double core_s_ = 0;
   Wire wire_;
-  codec::Buffer buffer_;
+  codec::LogBuffer buffer_;
   std::uint64_t request_ = 0, names_ = 0;  // names: of arrays, so far
   msg::Plan plan_;
   msg::Explanation explanation_;

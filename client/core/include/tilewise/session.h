@@ -26,7 +26,8 @@ struct SessionOptions {
   // 1 to 10,000; kInvalidArgument from whatever computes, otherwise.
   std::uint32_t weight = 100;
   Duration timeout{0};  // of every wait that names none; 0: for ever
-  // Looks at a file where the client can see it (io::inspect); load_npy, read_zarr and read_hdf5 are kUnsupported without.
+  // Looks at a file where the client can see it (io::inspect); load_npy, read_zarr and read_hdf5 are kUnsupported without. Called
+  // on a thread of its own, which nobody waits for longer than `timeout` (5 minutes without one): kTimeout then.
   std::function<Result<ir::FileInfo>(ir::FileFormat format, const std::string& path,
                                      const std::string& dataset)>
       inspect = {};

@@ -26,7 +26,7 @@ class Buffer {
 
  private:
   friend Status encode(const msg::Message& message, Buffer& buffer);
-  friend void renumber(Buffer& buffer, std::uint64_t first);
+  friend class LogBuffer;
   std::vector<std::uint64_t> words_;  // beyond used_: zeros
   std::size_t used_ = 0;
 };
@@ -36,8 +36,20 @@ class Buffer {
 // Texts of Outcomes are cut at 4096 bytes, never refused.
 Status encode(const msg::Message& message, Buffer& buffer);
 
-// Of a buffer whose last message is a Log: the number of its first entry, for another peer that gets the same entries.
-void renumber(Buffer& buffer, std::uint64_t first);
+// Logs, of which several peers get the same entries one after the other: encoded for the first, numbered for each. Not thread-safe.
+class LogBuffer {
+ public:
+  // As encode(). Keeps the entries, which are shared, until it has others or forgets them.
+  Status encode(const msg::Log& log);
+  std::span<const std::byte> bytes() const { return buffer_.bytes(); }
+  // Lets go of the entries, and of what is more than most messages need.
+  void forget();
+
+ private:
+  void renumber(std::uint64_t first);
+  Buffer buffer_;
+  msg::Log held_;  // what is in it, but for the number of its first entry; without entries: nothing
+};
 
 // `bytes` may be unaligned (then they are copied first). kCorruptData: not a message. kLimitExceeded: more than the
 // limits allow. kInvalidArgument: an unknown enumerant or a grid that cannot be, named in the text. Thread-safe.
