@@ -294,24 +294,6 @@ TEST_CASE("an offer of the wrong size fails the dependents, not the process") {
   lists.from_peer(nonsense, WorkerId{44});  // a stranger
 }
 
-TEST_CASE("a failed step fails exactly its dependents, enqueued ones included") {
-  Lists lists;
-  const ir::Op a = source(10, 2);
-  lists.log({plan_of({on(kHere, 1, a), on(kHere, 2, map_of(10, 11, a.space))}, {ArrayId{11}})});
-  lists.step({StepFailed{0, 0, 1, {Errc::kTaskFailed, "told to"}}, StreamCompleted{0, 0, 4}});
-  CHECK(lists.core->counters().tasks_failed == 2);  // block 0 and what was made of it
-  CHECK(!lists.core->holds({ArrayId{11}, 0}));
-  CHECK(lists.core->holds({ArrayId{11}, 1}));
-  int told = 0;
-  for (const msg::Message& m : lists.actions.to_scheduler) {
-    if (const auto* failed = std::get_if<msg::TaskFailed>(&m)) {
-      ++told;
-      CHECK(failed->why.message.find("told to") != std::string::npos);
-    }
-  }
-  CHECK(told == 2);  // each op names the root cause once
-}
-
 TEST_CASE("what never fits is reported stuck, and a cancellation frees everything") {
   Lists lists(2048);
   const ir::Op a = source(10, 4, 128);  // 1 KiB a block: two fit beside nothing else

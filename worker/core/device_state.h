@@ -4,6 +4,7 @@
 #include "copy.h"
 #include "window.h"
 
+#include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <deque>
 #include <vector>
@@ -12,6 +13,7 @@ namespace tilewise::worker {
 
 struct InFlight {
   std::uint64_t sequence = 0;
+  std::uint64_t number = 0;  // of all the device's launches: later than what it reads
   Slot task = kNone;
   std::int64_t model_ns = 0;
   double slower = 1;  // as its family was known to be when it was enqueued
@@ -25,6 +27,9 @@ struct StreamState {
   std::uint64_t issued = 0, completed = 0;
   std::int64_t queued_ns = 0;  // what the steps in flight are expected to take
   std::deque<InFlight> flight;
+  std::deque<InFlight>::const_iterator find(std::uint64_t sequence) const {
+    return std::ranges::find(flight, sequence, &InFlight::sequence);
+  }
 };
 
 // A Done that waits until the readers it speaks for are complete.
@@ -143,6 +148,8 @@ struct DeviceState {
     double& known = slower[family];
     known = std::max({1.0, times, known + (times - known) / 4});
   }
+  std::uint64_t launches = 0;
+  std::vector<std::pair<std::uint64_t, StepFailed>> unexplained;  // by number; see Core::Impl::on_step_failed
   boost::unordered_flat_map<std::uint64_t, Slot>
       index;                        // (array slot, block) -> copy; looked up, never walked
   std::vector<Slot> queues;         // by (priority, graph)

@@ -217,6 +217,8 @@ struct Core::Impl {
   int pick_stream(std::uint16_t device) const;
   void on_completed(const StreamCompleted& event);
   void on_step_failed(const StepFailed& event);
+  void explain_failures(DeviceState& device, const StreamCompleted& event);
+  void fail_step(const StepFailed& event);
 
   // Whose turn it is (fair_share.cc)
   void join_share(DeviceState& device, SessionId session, std::uint32_t weight);

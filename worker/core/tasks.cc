@@ -374,7 +374,12 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
   launch.steps = task.steps;
   launch.awaited = task.next + 1 == task.steps && awaited_elsewhere(task);
 
-  InFlight flight{launch.sequence, t, op.entry->model_ns, device.slower_than_model(op.entry->family), {}};
+  InFlight flight{launch.sequence,
+                  ++device.launches,
+                  t,
+                  op.entry->model_ns,
+                  device.slower_than_model(op.entry->family),
+                  {}};
   for (Slot c : in) {
     Copy& copy = copies[c];
     launch.inputs.push_back(copy.at);
@@ -537,6 +542,7 @@ void Core::Impl::on_completed(const StreamCompleted& event) {
   StreamState& stream = device.streams[event.stream];
   if (event.sequence <= stream.completed) return;
   TW_CHECK(event.sequence <= stream.issued, "a stream completed a step that was never launched");
+  explain_failures(device, event);
   stream.completed = event.sequence;
   device.last_change = now;
   device.arena.completed(event.stream, event.sequence);
@@ -570,16 +576,42 @@ void Core::Impl::on_completed(const StreamCompleted& event) {
   flush_pending_dones(event.device);
 }
 
-// The failed step's task, and every task whose enqueued steps read its results before they were proven.
+// Who reads what a failed step leaves may well fail, too, of what makes no sense there, and be heard of first: what is not proven yet
+// may be the cause. All causes have been told of when a step's completion is (Runtime::collect_completions).
 void Core::Impl::on_step_failed(const StepFailed& event) {
   DeviceState& device = devices[event.device];
-  StreamState& stream = device.streams[event.stream];
-  const auto it = std::find_if(stream.flight.begin(), stream.flight.end(),
-                               [&](const InFlight& f) { return f.sequence == event.sequence; });
-  if (it == stream.flight.end()) {
+  const StreamState& stream = device.streams[event.stream];
+  const auto it = stream.find(event.sequence);
+  if (it == stream.flight.end() || std::ranges::any_of(device.unexplained, [&](const auto& earlier) {
+        return earlier.first == it->number;
+      })) {
     ++counts.stale;
     return;
   }
+  const bool proven = std::ranges::all_of(
+      it->unproven, [&](const auto& proof) { return proof.second <= device.streams[proof.first].completed; });
+  if (proven) return fail_step(event);
+  device.unexplained.push_back({it->number, event});
+}
+
+// Of steps up to the last that has failed among those which are through: what was launched first is the cause.
+void Core::Impl::explain_failures(DeviceState& device, const StreamCompleted& event) {
+  if (device.unexplained.empty()) return;
+  std::ranges::sort(device.unexplained, {}, &std::pair<std::uint64_t, StepFailed>::first);
+  const auto through = [&](const std::pair<std::uint64_t, StepFailed>& failure) {
+    return failure.second.stream == event.stream && failure.second.sequence <= event.sequence;
+  };
+  const auto last = std::ranges::find_if(device.unexplained.rbegin(), device.unexplained.rend(), through);
+  for (auto it = device.unexplained.begin(); it != last.base(); ++it) fail_step(it->second);
+  device.unexplained.erase(device.unexplained.begin(), last.base());
+}
+
+// The failed step's task, and every task whose enqueued steps read its results before they were proven.
+void Core::Impl::fail_step(const StepFailed& event) {
+  const DeviceState& device = devices[event.device];
+  const StreamState& stream = device.streams[event.stream];
+  const auto it = stream.find(event.sequence);
+  TW_CHECK(it != stream.flight.end(), "a step fails before it is through");
   const OpEntry& entry = *ops[tasks[it->task].op].entry;
   const std::string name = entry.op.label.empty() ? std::string(name_of(entry.op.kind)) : entry.op.label;
   const Slot why = outcome(

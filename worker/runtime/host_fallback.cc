@@ -97,7 +97,7 @@ void HostFallback::settle(std::uint8_t stream, std::uint64_t completed,
   }
   std::erase_if(held_, [&](Held& held) {
     if (held.stream != stream) return false;
-    if (held.failed.code != Errc::kOk) failures.push_back({held.sequence, std::exchange(held.failed, {})});
+    if (held.failed) failures.push_back({held.sequence, *std::exchange(held.failed, std::nullopt)});
     return held.sequence <= completed;
   });
 }

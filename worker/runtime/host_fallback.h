@@ -8,6 +8,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace tilewise::worker {
@@ -30,7 +31,7 @@ class HostFallback {
     std::uint8_t stream = 0;
     std::uint64_t sequence = 0, host_sequence = 0;
     std::vector<std::unique_ptr<std::byte[]>> buffers;
-    Error failed{Errc::kOk, {}};
+    std::optional<Error> failed = {};  // until it is told
   };
 
   device::Device& device_;
