@@ -230,6 +230,8 @@ inline constexpr auto kCounted = std::to_array<std::string_view>({
     "slow devices",
     "slow links",
     "stale messages",
+    "steps heard of together",
+    "steps that failed of what a failed one had left",
     "steps that found a spoilt checkpoint",
     "stopped clients",
     "stopped schedulers",

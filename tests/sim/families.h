@@ -20,6 +20,7 @@ inline constexpr Family kFamilies[] = {
     {"copies", "TILEWISE_SIM_COPIES", Knobs::copying},
     {"spill", "TILEWISE_SIM_SPILL", Knobs::spilling},
     {"pinned", "TILEWISE_SIM_PINNED", Knobs::pinning},
+    {"failures", "TILEWISE_SIM_FAILURES", Knobs::failing},
     {"poison", "TILEWISE_SIM_POISON", Knobs::poisoned},
     {"flaps", "TILEWISE_SIM_FLAPS", Knobs::flapping},
     {"partitions", "TILEWISE_SIM_PARTITIONS", Knobs::partitioned},

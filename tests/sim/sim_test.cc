@@ -87,6 +87,9 @@ void run_worlds(std::string_view name, const std::vector<sim::Counted>& reached,
     checked += outcome.blocks_checked;
     patience = std::max(patience, outcome.patience_used);
     covered += outcome.covered;
+    if (const char* sought = std::getenv("TILEWISE_SIM_SEEK"))
+      if (const std::int64_t times = outcome.covered.of(sim::Counted::named(sought)); times > 0)
+        std::cout << sought << ": " << times << " in seed " << seed << std::endl;
     covered["requests done"] += outcome.requests_done;
     covered["requests failed"] += outcome.requests_failed;
     covered["requests refused"] += outcome.requests_refused;
@@ -252,6 +255,15 @@ FAMILY_CASE(
        "failed writes to pinned memory", "blocks to neighbours", "blocks back from neighbours",
        "failed copies between neighbours", "relays missing", "killed workers", "requests done"},
       130);
+}
+
+FAMILY_CASE("failures",
+            "who reads what a failed step has left fails of its cause, whatever comes of that and is heard "
+            "of first") {
+  run_worlds("failures",
+             {"steps heard of together", "steps that failed of what a failed one had left", "failed steps",
+              "failed: task failed", "errors that name the op, the point and what failed", "requests done"},
+             60);
 }
 
 FAMILY_CASE("poison", "a task that takes its workers down fails after the third, alone") {

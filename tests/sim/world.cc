@@ -127,17 +127,17 @@ std::string Knobs::describe() const {
     << " streams, " << clients << " clients x " << requests << " requests, " << memory_bytes
     << " bytes a device, " << (map_peers ? "mapped" : "copied") << ", duplicates " << duplicate
     << ", delay <= " << max_delay_ns << " ns, lazy " << lazy_ns << " ns, window " << window << ", releases "
-    << releases_a_step << ", failing steps " << fail_step << ", cancels " << cancel << ", kill "
-    << kill_worker << ", kills " << kills << " in " << kill_span_ns << " ns, respawn " << respawn
-    << ", drains " << drains << ", undone " << undo << ", scheduler crashes " << scheduler_crashes
-    << ", checkpoints " << checkpoint << ", breaks " << breaks << ", vanish " << vanish << ", lease "
-    << lease_ns << ", copies " << copies << ", past " << recompute_ops << ", poison " << poison << ", mute "
-    << mute << ", spill " << spill_bytes << " on disk, " << pinned_bytes << " pinned of every " << pin_every
-    << (neighbours ? ", neighbours" : "") << (uneven ? ", uneven" : "") << ", a GPU of every " << gpu_every
-    << ", classes " << classes << (gpus ? ". GPU, in " : ". device, in ") << disk_ns << " ns, full "
-    << disk_full << ", failing " << disk_fails << ", clogs " << clogs << ", relinks " << relinks << ", loss "
-    << loss << ", slow links " << slow_links << ", slow devices " << slow_devices << ", failing slabs "
-    << slab_fails << ", hosts " << hosts << ", trees from " << tree_bytes << " bytes"
+    << releases_a_step << ", failing steps " << fail_step << " unheard for " << unheard_ns << " ns"
+    << ", cancels " << cancel << ", kill " << kill_worker << ", kills " << kills << " in " << kill_span_ns
+    << " ns, respawn " << respawn << ", drains " << drains << ", undone " << undo << ", scheduler crashes "
+    << scheduler_crashes << ", checkpoints " << checkpoint << ", breaks " << breaks << ", vanish " << vanish
+    << ", lease " << lease_ns << ", copies " << copies << ", past " << recompute_ops << ", poison " << poison
+    << ", mute " << mute << ", spill " << spill_bytes << " on disk, " << pinned_bytes << " pinned of every "
+    << pin_every << (neighbours ? ", neighbours" : "") << (uneven ? ", uneven" : "") << ", a GPU of every "
+    << gpu_every << ", classes " << classes << (gpus ? ". GPU, in " : ". device, in ") << disk_ns
+    << " ns, full " << disk_full << ", failing " << disk_fails << ", clogs " << clogs << ", relinks "
+    << relinks << ", loss " << loss << ", slow links " << slow_links << ", slow devices " << slow_devices
+    << ", failing slabs " << slab_fails << ", hosts " << hosts << ", trees from " << tree_bytes << " bytes"
     << ", in flight " << in_flight << ", of a peer " << in_flight_peer << ", not sent " << send_fails
     << ", partitions " << partitions << ", cut off " << zombies << ", silence " << silence_ns
     << " ns, announces " << announces << ", moves " << moves << " every " << moves_every_ns << " ns, late "

@@ -28,6 +28,8 @@ struct Knobs {
   std::int64_t memory_bytes = 1 << 20, slab_bytes = 1 << 18;
   bool map_peers = true, task_tables = true, link_probes = true;
   double duplicate = 0.1, fail_step = 0, cancel = 0, kill_worker = 0;
+  TimeNs unheard_ns =
+      0;  // what a device's steps say is collected up to so much later, and a little more; 0: each at once
   TimeNs max_delay_ns = 200'000;
   TimeNs lazy_ns = 0;  // the scheduler's
   int window = 16;
@@ -115,6 +117,8 @@ struct Knobs {
   static Knobs copying(std::uint64_t seed);
   // Workers have supervisors, and one task takes each worker down that runs it.
   static Knobs poisoned(std::uint64_t seed);
+  // Steps fail, of which their workers hear late.
+  static Knobs failing(std::uint64_t seed);
   // Pairs of workers that lose each other.
   static Knobs partitioned(std::uint64_t seed);
   // Workers that are declared lost and live.
@@ -371,6 +375,11 @@ class World {
   void drain_some();
   void leave(int index);
   void note_made(std::uint64_t array, std::int64_t block);
+  bool reads_rubbish(const worker::Launch& launch);
+  void leave_rubbish(const worker::Launch& launch);
+  void say(int index, const worker::StreamCompleted& completed, std::optional<worker::StepFailed> failure);
+  void look(int index, std::uint16_t device);
+  void listen(int index, std::uint16_t device);
   bool poisonous(const worker::Launch& launch);
   void take_down(int index);
   void check_alone(const Worker& worker);

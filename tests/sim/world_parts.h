@@ -19,6 +19,7 @@ struct World::Cell {
   std::int64_t block = 0;
   std::uint64_t value = 0;
   bool complete = false;
+  bool rubbish = false;  // a failed step has left it, or one that had read such
 };
 
 struct World::Worker {
@@ -36,9 +37,15 @@ struct World::Worker {
     std::uint64_t completed = 0;
     bool busy = false;
     std::uint64_t accumulated = 0;
-    bool spoilt = false;  // what runs has read what was another's by then
+    bool spoilt = false;   // what runs has read what was another's by then
+    bool rubbish = false;  // or what a failed step has left
   };
   std::vector<std::vector<Stream>> streams;  // [device][stream]
+  struct Unheard {                           // of a device's streams, by the core
+    std::vector<worker::StepFailed> failures;
+    std::map<std::uint8_t, std::uint64_t> completions, seen;
+  };
+  std::map<std::uint16_t, Unheard> unheard;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::map<std::int64_t, Cell>>
       memory;                                                      // (device, slab) -> offset
   std::map<std::uint64_t, worker::Receive> armed;                  // transfer -> where

@@ -52,6 +52,10 @@ std::string text(const msg::Message& message) {
       const std::string line = std::visit(Text{}, entry);
       out += line.empty() ? " #" + std::to_string(entry.index()) : "\n    " + line;
     }
+  } else if (const auto* failed = std::get_if<msg::TaskFailed>(&message)) {
+    out += " " + std::to_string(failed->op.value & 0xFFFFFF) + " on d" +
+           std::to_string(failed->device.value) + ", point " + std::to_string(failed->point) + ": " +
+           failed->why.message;
   } else if (const auto* done = std::get_if<msg::GraphDone>(&message)) {
     out += " request " + std::to_string(done->request) + ": " + std::string(name_of(done->outcome.code));
   } else if (const auto* progress = std::get_if<msg::Progress>(&message)) {

@@ -522,6 +522,7 @@ void World::begin_step(int index, std::size_t device, std::size_t s) {
   stream.busy = true;
   const worker::Launch& launch = stream.queue.front();
   if (launch.step == 0) stream.spoilt = false;
+  stream.rubbish = reads_rubbish(launch);
   stream.spoilt |= !check_reads(index, launch, false);
   note_lent(index, launch);
   check_alone(*workers_[static_cast<std::size_t>(index)]);
@@ -570,7 +571,7 @@ void World::end_step(int index, std::size_t device, std::size_t s) {
   if (ends_fenced(index)) return;
   const auto d = static_cast<std::uint16_t>(device);
   const auto n = static_cast<std::uint8_t>(s);
-  std::vector<worker::Event> events;
+  std::optional<worker::StepFailed> failure;
   const auto inject_here = [&] {
     failed_graphs_.insert(launch.run.graph);
     if (launch.op->op.outputs.empty()) return;
@@ -581,18 +582,21 @@ void World::end_step(int index, std::size_t device, std::size_t s) {
   };
   if (!file_trouble.empty()) {
     const bool reads = oracle_.restores(launch.run.id);
-    events.push_back(
-        worker::StepFailed{d, n, launch.sequence, {reads ? Errc::kWorkerLost : Errc::kIo, file_trouble}});
+    failure =
+        worker::StepFailed{d, n, launch.sequence, {reads ? Errc::kWorkerLost : Errc::kIo, file_trouble}};
+  } else if (stream.rubbish && prng_.chance(0.7)) {
+    ++outcome_.covered["steps that failed of what a failed one had left"];
+    failure = worker::StepFailed{d, n, launch.sequence, {Errc::kTaskFailed, "rubbish"}};
   } else if (failed) {
     ++outcome_.covered["failed steps"];
     inject_here();
-    events.push_back(worker::StepFailed{d, n, launch.sequence, {Errc::kTaskFailed, "injected"}});
+    failure = worker::StepFailed{d, n, launch.sequence, {Errc::kTaskFailed, "injected"}};
   } else if (no_room("no memory for scratch of steps")) {
     inject_here();
-    events.push_back(worker::StepFailed{d, n, launch.sequence, {Errc::kOutOfMemory, "injected"}});
+    failure = worker::StepFailed{d, n, launch.sequence, {Errc::kOutOfMemory, "injected"}};
   }
-  events.push_back(worker::StreamCompleted{d, n, launch.sequence});
-  step_worker(index, events);
+  if (failure || stream.rubbish) leave_rubbish(launch);
+  say(index, {d, n, launch.sequence}, std::move(failure));
 }
 
 void World::kill_some() {

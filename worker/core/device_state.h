@@ -18,7 +18,7 @@ struct InFlight {
   std::int64_t model_ns = 0;
   double slower = 1;  // as its family was known to be when it was enqueued
   boost::container::small_vector<std::pair<std::uint8_t, std::uint64_t>, 2>
-      unproven;  // steps whose results it reads
+      unproven;  // steps whose results it reads or goes on with
   std::int64_t expected_ns() const {
     return static_cast<std::int64_t>(slower * static_cast<double>(model_ns));
   }

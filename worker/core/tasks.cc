@@ -396,6 +396,8 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
       }
     }
   }
+  if (launch.step > 0 && task.last_sequence > stream.completed)  // it goes on with what that one left
+    flight.unproven.push_back({task.stream, task.last_sequence});
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
     if (const Dropped* result = drops(t, i)) {
       launch.outputs.push_back({device.spec.id, result->extent.slab, result->extent.offset});
