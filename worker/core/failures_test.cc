@@ -85,5 +85,37 @@ TEST_CASE("a step that fails of what another one has left is not the cause, whic
   });
 }
 
+TEST_CASE("a step that goes on with what a failed one has left is not the cause") {
+  Lists lists(Lists::options_of({kHere, 0, 1 << 20, 1 << 20, 4, false}));
+  const auto panels = [](std::uint64_t id, std::int64_t rows, std::int64_t columns) {
+    ir::Op op = source(id, 1);
+    op.space = op.outputs[0].grid = *ir::Grid::uniform({rows, columns}, {1, 1});
+    return op;
+  };
+  const ir::Op a = panels(10, 1, 2), b = panels(11, 2, 1);
+  ir::Op c = panels(12, 1, 1);
+  c.kind = ir::OpKind::kMatmul;
+  c.operands = {{10, ir::View::identity({1, 2})}, {11, ir::View::identity({2, 1})}};
+  c.attrs = ir::MatmulAttrs{};
+  const std::vector<Launch> all =
+      lists.log({plan_of({on(kHere, 1, a), on(kHere, 2, b), on(kHere, 3, c)}, {ArrayId{12}})}).launches;
+  REQUIRE(all.size() == 6);
+  const Launch &first = all[4], &second = all[5];
+  REQUIRE(second.step == 1);
+  // What only the second one reads is proven.
+  std::vector<Event> events;
+  for (const Launch& l : all)
+    if (l.run.id != OpId{3} && l.point == 1) events.push_back(StreamCompleted{0, l.stream, l.sequence});
+  REQUIRE(events.size() == 2);
+  lists.step(std::move(events));
+  const auto failed = [&](const Launch& l, const char* why) {
+    return StepFailed{0, l.stream, l.sequence, {Errc::kTaskFailed, why}};
+  };
+  lists.step({failed(second, "nonsense"), failed(first, "cause")});
+  lists.step({StreamCompleted{0, second.stream, second.sequence}});
+  REQUIRE(lists.actions.to_scheduler.size() == 1);
+  CHECK(std::get<msg::TaskFailed>(lists.actions.to_scheduler[0]).why.message.ends_with("cause"));
+}
+
 }  // namespace
 }  // namespace tilewise::worker::test
