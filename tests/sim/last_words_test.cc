@@ -17,6 +17,11 @@ extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*call
 
 namespace {
 const bool sanitized = __sanitizer_set_death_callback != nullptr;
+#ifdef __SANITIZE_THREAD__
+constexpr bool kUnderThreadSanitizer = true;
+#else
+constexpr bool kUnderThreadSanitizer = false;
+#endif
 
 struct End {
   int status = 0;
@@ -96,7 +101,10 @@ TEST_CASE("a world that takes its process down says how it is run again, and doe
   }
 }
 
-TEST_CASE("a world that takes its process down is made smaller as long as it does") {
+// ThreadSanitizer's handler of signals now and then fails itself in children of a fork ("nested bug in the same thread"): they end
+// in another way then, and nothing is smaller.
+TEST_CASE("a world that takes its process down is made smaller as long as it does" *
+          doctest::skip(kUnderThreadSanitizer)) {
   for (const int how : {SIGSEGV, static_cast<int>(sim::kStackOverflow)}) {
     CAPTURE(how);
     // As one of many seeds.

@@ -89,6 +89,8 @@ struct Knobs {
   TimeNs moves_every_ns = 0;
   int late = 0;           // workers that come within kill_span_ns
   int queue_steps = 256;  // ahead of a stream
+  int untried_steps =
+      256;  // of a kernel that has never run; not the default's, without which seeds of rare branches were found
   int blocks = 0;         // not 0: each request makes an array of so many, a millisecond each ...
   int slower = 1;         // ... and so many on the first worker
   TimeNs silence_ns = 0;  // after which they notice, and once more as long until one of them leaves
@@ -377,6 +379,7 @@ class World {
   void note_made(std::uint64_t array, std::int64_t block);
   bool reads_rubbish(const worker::Launch& launch);
   void leave_rubbish(const worker::Launch& launch);
+  void check_no_rubbish(int index, const worker::Launch& launch);
   void say(int index, const worker::StreamCompleted& completed, std::optional<worker::StepFailed> failure);
   void look(int index, std::uint16_t device);
   void listen(int index, std::uint16_t device);

@@ -14,6 +14,7 @@ Knobs Knobs::failing(std::uint64_t seed) {
   k.fail_step = p.chance(0.5) ? 0.01 : 0.05;
   k.unheard_ns = p.chance(0.1) ? 0 : p.between(1, 1000) * kMicrosecond;
   k.kill_worker = 0;
+  k.untried_steps = 2;
   k.pairs = p.chance(0.3) ? 0.3 : 0;
   if (p.chance(0.2)) k.spill_bytes = 16 << 20, k.disk_ns = 100'000;
   return k;
@@ -38,7 +39,27 @@ bool World::reads_rubbish(const worker::Launch& launch) {
 void World::leave_rubbish(const worker::Launch& launch) {
   for (std::size_t i = 0; i < launch.outputs.size(); ++i) {
     if (oracle_.bytes(oracle_.made(launch.run.id, i), launch.point) == 0) continue;
-    if (Cell* cell = cell_at(launch.outputs[i])) cell->rubbish = true;
+    Cell* cell = cell_at(launch.outputs[i]);
+    if (cell == nullptr) continue;
+    cell->rubbish = true;
+    cell->left_by = launch.stream;
+    cell->left_at = launch.sequence;
+    if (cell->complete) ++cell->value;
+  }
+}
+
+// Nothing is begun on it once the worker knows that the step which left it is through.
+void World::check_no_rubbish(int index, const worker::Launch& launch) {
+  if (knobs_.unheard_ns == 0) return;
+  const auto& told = workers_[static_cast<std::size_t>(index)]->unheard[launch.device].told;
+  const auto reads = oracle_.reads(launch.run.id, launch.point, launch.step);
+  for (std::size_t i = 0; i < reads.size() && i < launch.inputs.size(); ++i) {
+    const Cell* cell = cell_at(launch.inputs[i]);
+    if (cell == nullptr || !cell->rubbish || cell->array != reads[i].first || cell->block != reads[i].second)
+      continue;
+    const auto through = told.find(cell->left_by);
+    if (through != told.end() && through->second >= cell->left_at)
+      return violate("a step is begun on what a failed one has left");
   }
 }
 
@@ -81,9 +102,11 @@ void World::listen(int index, std::uint16_t device) {
   unheard.failures.clear();
   for (const auto& [stream, sequence] : unheard.seen) {
     events.push_back(worker::StreamCompleted{device, stream, sequence});
+    unheard.told[stream] = sequence;
     const auto it = unheard.completions.find(stream);
     if (it->second == sequence) unheard.completions.erase(it);
   }
+  if (!up) std::reverse(events.end() - static_cast<std::ptrdiff_t>(unheard.seen.size()), events.end());
   outcome_.covered["steps heard of together"] += unheard.seen.size() > 1;
   if (!unheard.completions.empty())
     at(prng_.between(0, knobs_.unheard_ns), [this, index, device] { look(index, device); });

@@ -19,7 +19,9 @@ struct World::Cell {
   std::int64_t block = 0;
   std::uint64_t value = 0;
   bool complete = false;
-  bool rubbish = false;  // a failed step has left it, or one that had read such
+  bool rubbish = false;       // a failed step has left it, or one that had read such
+  std::uint8_t left_by = 0;   // that step's stream
+  std::uint64_t left_at = 0;  // and sequence
 };
 
 struct World::Worker {
@@ -43,7 +45,7 @@ struct World::Worker {
   std::vector<std::vector<Stream>> streams;  // [device][stream]
   struct Unheard {                           // of a device's streams, by the core
     std::vector<worker::StepFailed> failures;
-    std::map<std::uint8_t, std::uint64_t> completions, seen;
+    std::map<std::uint8_t, std::uint64_t> completions, seen, told;
   };
   std::map<std::uint16_t, Unheard> unheard;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::map<std::int64_t, Cell>>

@@ -311,9 +311,8 @@ void Core::Impl::check_invariants() const {
     const DeviceState& device = devices[d];
     device.arena.check_invariants();
     for (const auto& [number, failure] : device.unexplained) {
-      const StreamState& stream = device.streams[failure.stream];
-      const auto step = stream.find(failure.sequence);
-      TW_CHECK(step != stream.flight.end() && step->number == number, "what failed unexplained is in flight");
+      const InFlight* step = device.streams[failure.stream].find(failure.sequence);
+      TW_CHECK(step != nullptr && step->number == number, "what failed unexplained is in flight");
     }
     std::int64_t reserve = 0;
     for (const alloc::Extent& extent : device.reserve) reserve += in_arena(extent.bytes);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <deque>
+#include <map>
 #include <vector>
 
 namespace tilewise::worker {
@@ -16,19 +17,21 @@ struct InFlight {
   std::uint64_t number = 0;  // of all the device's launches: later than what it reads
   Slot task = kNone;
   std::int64_t model_ns = 0;
-  double slower = 1;  // as its family was known to be when it was enqueued
+  double slower_then = 1;  // DeviceState::slower of its family, when it was enqueued
   boost::container::small_vector<std::pair<std::uint8_t, std::uint64_t>, 2>
       unproven;  // steps whose results it reads or goes on with
   std::int64_t expected_ns() const {
-    return static_cast<std::int64_t>(slower * static_cast<double>(model_ns));
+    return static_cast<std::int64_t>(slower_then * static_cast<double>(model_ns));
   }
 };
 struct StreamState {
   std::uint64_t issued = 0, completed = 0;
   std::int64_t queued_ns = 0;  // what the steps in flight are expected to take
   std::deque<InFlight> flight;
-  std::deque<InFlight>::const_iterator find(std::uint64_t sequence) const {
-    return std::ranges::find(flight, sequence, &InFlight::sequence);
+  const InFlight* find(std::uint64_t sequence) const {  // none: it is through
+    if (flight.empty() || sequence < flight.front().sequence || sequence > flight.back().sequence)
+      return nullptr;
+    return &flight[sequence - flight.front().sequence];  // none is left out
   }
 };
 
@@ -149,7 +152,7 @@ struct DeviceState {
     known = std::max({1.0, times, known + (times - known) / 4});
   }
   std::uint64_t launches = 0;
-  std::vector<std::pair<std::uint64_t, StepFailed>> unexplained;  // by number; see Core::Impl::on_step_failed
+  std::map<std::uint64_t, StepFailed> unexplained;  // by number; see Core::Impl::on_step_failed
   boost::unordered_flat_map<std::uint64_t, Slot>
       index;                        // (array slot, block) -> copy; looked up, never walked
   std::vector<Slot> queues;         // by (priority, graph)

@@ -77,6 +77,15 @@ TEST_CASE("a step that fails of what another one has left is not the cause, whic
     say(lists.step({through(a), through(b)}), 0, "");
     CHECK(lists.core->counters().tasks_failed == 2);
   });
+  with([&](Lists& lists, const Step& a, const Step& b,
+           const Step& c) {  // who read it is through first, and well
+    REQUIRE(b.stream != c.stream);
+    say(lists.step({failed(b, "cause")}), 0, "");
+    say(lists.step({through(c)}), 2, "cause");
+    CHECK(!lists.core->holds({ArrayId{12}, 0}));
+    say(lists.step({through(b), through(a)}), 0, "");
+    CHECK(lists.core->counters().tasks_failed == 2);
+  });
   with([&](Lists& lists, const Step& a, const Step& b, const Step& c) {  // what it read was right
     say(lists.step({failed(c, "its own"), failed(c, "what is said again")}), 0, "");
     say(lists.step({through(a), through(b)}), 0, "");

@@ -57,6 +57,39 @@ bool Core::Impl::has_enough(const StreamState& stream) const {
          (stream.flight.size() >= 2 && stream.queued_ns >= options.queue_ns);
 }
 
+// What the steps that are through now have taken beside the model, less one. Of several that are told of together, the family that was
+// expected to take longest is taken for as late as all of them.
+double Core::Impl::note_time(DeviceState& device, const StreamState& stream, const StreamCompleted& event) {
+  const auto through =
+      std::ranges::subrange(stream.flight.begin(),
+                            std::ranges::upper_bound(stream.flight, event.sequence, {}, &InFlight::sequence));
+  const auto family = [&](const InFlight& step) { return ops[tasks[step.task].op].entry->family; };
+  double model = 0, expected = 0, longest_ns = 0;
+  std::uint32_t longest = 0;
+  for (const InFlight& step : through) {
+    const auto ns = static_cast<double>(step.expected_ns());
+    model += static_cast<double>(step.model_ns);
+    expected += ns;
+    if (ns > longest_ns) longest_ns = ns, longest = family(step);
+  }
+  if (event.took_ns == 0 || longest_ns == 0) {
+    for (const InFlight& step : through) device.learn(family(step), device.slower_than_model(family(step)));
+    return 0;
+  }
+  double of_longest = 0;
+  for (const InFlight& step : through)
+    if (family(step) == longest) of_longest += static_cast<double>(step.expected_ns());
+  const auto took = static_cast<double>(event.took_ns);
+  // What fills the bound by itself is as slow as need be known: a moment's standstill is forgotten soon.
+  const double most = std::max(of_longest, static_cast<double>(options.queue_ns));
+  const double late = std::clamp(took - (expected - of_longest), 0.0, most) / of_longest;
+  for (const InFlight& step : through) {
+    const std::uint32_t of = family(step);
+    device.learn(of, of == longest ? late * step.slower_then : device.slower_than_model(of));
+  }
+  return took / model - 1;
+}
+
 // The compute stream with the least predicted work that has room, or -1.
 int Core::Impl::pick_stream(std::uint16_t d) const {
   const DeviceState& device = devices[d];

@@ -214,6 +214,7 @@ struct Core::Impl {
   Slot lowest_task(const DeviceState& device) const;
   bool is_lowest(Slot task) const;
   bool has_enough(const StreamState& stream) const;
+  double note_time(DeviceState& device, const StreamState& stream, const StreamCompleted& event);
   int pick_stream(std::uint16_t device) const;
   void on_completed(const StreamCompleted& event);
   void on_step_failed(const StepFailed& event);

@@ -2,6 +2,7 @@
 #include "state.h"
 
 #include <algorithm>
+#include <set>
 
 namespace tilewise::worker {
 namespace {
@@ -549,19 +550,7 @@ void Core::Impl::on_completed(const StreamCompleted& event) {
   device.last_change = now;
   device.arena.completed(event.stream, event.sequence);
   device.memory_freed = true;
-  double model = 0, expected = 0;
-  for (const InFlight& flight : stream.flight) {
-    if (flight.sequence > event.sequence) break;
-    model += static_cast<double>(flight.model_ns);
-    expected += static_cast<double>(flight.expected_ns());
-  }
-  double correction = 0, late = 1;
-  if (event.took_ns > 0 && model > 0) {
-    const double took = static_cast<double>(event.took_ns);
-    correction = took / model - 1;
-    // What fills the bound by itself is as slow as need be known: a moment's standstill is forgotten soon.
-    late = std::min(took, std::max(expected, static_cast<double>(options.queue_ns))) / expected;
-  }
+  const double correction = note_time(device, stream, event);
   while (!stream.flight.empty() && stream.flight.front().sequence <= event.sequence) {
     const InFlight flight = std::move(stream.flight.front());
     stream.flight.pop_front();
@@ -570,7 +559,6 @@ void Core::Impl::on_completed(const StreamCompleted& event) {
     ++device.steps_run;
     Task& task = tasks[flight.task];
     charge(device, task.queue, correction * static_cast<double>(flight.model_ns));
-    device.learn(ops[task.op].entry->family, late * flight.slower);
     --task.in_flight;
     if (task.in_flight == 0 && task.next == task.steps && task.state == TaskState::kRunning)
       finish_task(flight.task);
@@ -578,47 +566,53 @@ void Core::Impl::on_completed(const StreamCompleted& event) {
   flush_pending_dones(event.device);
 }
 
-// Who reads what a failed step leaves may well fail, too, of what makes no sense there, and be heard of first: what is not proven yet
-// may be the cause. All causes have been told of when a step's completion is (Runtime::collect_completions).
+// A step that reads what a failed one has left may well fail of that, and be heard of first. So what fails before all that it reads is
+// complete waits, unexplained, until it is through itself, or somebody who has read it is: by then its causes have been told of, too
+// (Runtime::collect_completions).
 void Core::Impl::on_step_failed(const StepFailed& event) {
   DeviceState& device = devices[event.device];
-  const StreamState& stream = device.streams[event.stream];
-  const auto it = stream.find(event.sequence);
-  if (it == stream.flight.end() || std::ranges::any_of(device.unexplained, [&](const auto& earlier) {
-        return earlier.first == it->number;
-      })) {
+  const InFlight* step = device.streams[event.stream].find(event.sequence);
+  if (step == nullptr || device.unexplained.contains(step->number)) {
     ++counts.stale;
     return;
   }
-  const bool proven = std::ranges::all_of(
-      it->unproven, [&](const auto& proof) { return proof.second <= device.streams[proof.first].completed; });
+  const bool proven = std::ranges::all_of(step->unproven, [&](const auto& proof) {
+    return proof.second <= device.streams[proof.first].completed;
+  });
   if (proven) return fail_step(event);
-  device.unexplained.push_back({it->number, event});
+  device.unexplained.emplace(step->number, event);
 }
 
-// Of steps up to the last that has failed among those which are through: what was launched first is the cause.
+// Before these steps are through, and what they made is taken for right: failures of theirs, and of what they have read. What was
+// launched first is the cause.
 void Core::Impl::explain_failures(DeviceState& device, const StreamCompleted& event) {
   if (device.unexplained.empty()) return;
-  std::ranges::sort(device.unexplained, {}, &std::pair<std::uint64_t, StepFailed>::first);
-  const auto through = [&](const std::pair<std::uint64_t, StepFailed>& failure) {
-    return failure.second.stream == event.stream && failure.second.sequence <= event.sequence;
-  };
-  const auto last = std::ranges::find_if(device.unexplained.rbegin(), device.unexplained.rend(), through);
-  for (auto it = device.unexplained.begin(); it != last.base(); ++it) fail_step(it->second);
-  device.unexplained.erase(device.unexplained.begin(), last.base());
+  std::vector<const InFlight*> steps;
+  for (const InFlight& step : device.streams[event.stream].flight)
+    if (step.sequence <= event.sequence) steps.push_back(&step);
+  std::set<std::uint64_t> seen, told;
+  while (!steps.empty()) {
+    const InFlight& step = *steps.back();
+    steps.pop_back();
+    if (!seen.insert(step.number).second) continue;
+    if (device.unexplained.contains(step.number)) told.insert(step.number);
+    for (const auto& [stream, sequence] : step.unproven)
+      if (const InFlight* read = device.streams[stream].find(sequence)) steps.push_back(read);
+  }
+  for (const std::uint64_t number : told) fail_step(device.unexplained.extract(number).mapped());
 }
 
 // The failed step's task, and every task whose enqueued steps read its results before they were proven.
 void Core::Impl::fail_step(const StepFailed& event) {
   const DeviceState& device = devices[event.device];
-  const StreamState& stream = device.streams[event.stream];
-  const auto it = stream.find(event.sequence);
-  TW_CHECK(it != stream.flight.end(), "a step fails before it is through");
-  const OpEntry& entry = *ops[tasks[it->task].op].entry;
+  const InFlight* step = device.streams[event.stream].find(event.sequence);
+  TW_CHECK(step != nullptr, "a step fails before it is through");
+  const Task& first = tasks[step->task];
+  const OpEntry& entry = *ops[first.op].entry;
   const std::string name = entry.op.label.empty() ? std::string(name_of(entry.op.kind)) : entry.op.label;
-  const Slot why = outcome(
-      {event.why.code, name + ", block " + std::to_string(tasks[it->task].point) + ": " + event.why.message});
-  std::vector<Slot> failed{it->task};
+  const Slot why =
+      outcome({event.why.code, name + ", block " + std::to_string(first.point) + ": " + event.why.message});
+  std::vector<Slot> failed{step->task};
   for (std::size_t i = 0; i < failed.size(); ++i) {
     const std::pair<std::uint8_t, std::uint64_t> proof{tasks[failed[i]].stream,
                                                        tasks[failed[i]].last_sequence};

@@ -119,7 +119,7 @@ TEST_CASE("a failure is told once, also where it is known before the GPU says th
   World w;
   const OpEntry missing = reading("/nowhere/at/all.npy");
   std::vector<double> a(4), b(4);
-  w.run(missing, 0, {}, bytes(a));
+  const std::uint64_t first = w.run(missing, 0, {}, bytes(a));
   const std::uint64_t other = w.run(missing, 0, {}, bytes(b), 1);
   REQUIRE(w.complete(
       1, other));  // the host's steps are one after the other: the first one's failure is known, too
@@ -128,6 +128,8 @@ TEST_CASE("a failure is told once, also where it is known before the GPU says th
   for (int i = 0; i < 3; ++i) w.fallback.settle(0, 0, w.failures);
   REQUIRE(w.failures.size() == 1);
   CHECK(w.failures[0].error.code == Errc::kNotFound);
+  REQUIRE(w.complete(0, first));
+  CHECK(w.failures.empty());
 }
 
 }  // namespace tilewise::worker
