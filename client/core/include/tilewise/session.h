@@ -27,7 +27,8 @@ struct SessionOptions {
   std::uint32_t weight = 100;
   Duration timeout{0};  // of every wait that names none; 0: for ever
   // Looks at a file where the client can see it (io::inspect); load_npy, read_zarr and read_hdf5 are kUnsupported without. Called
-  // on a thread of its own, which nobody waits for longer than `timeout` (5 minutes without one): kTimeout then.
+  // on a thread of its own, which nobody waits for longer than `timeout` (5 minutes without one): kTimeout then. That thread may
+  // outlive the session, so the function owns what it uses.
   std::function<Result<ir::FileInfo>(ir::FileFormat format, const std::string& path,
                                      const std::string& dataset)>
       inspect = {};
