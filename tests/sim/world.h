@@ -90,7 +90,7 @@ struct Knobs {
   int late = 0;           // workers that come within kill_span_ns
   int queue_steps = 256;  // ahead of a stream
   int untried_steps =
-      256;  // of a kernel that has never run; not the default's, without which seeds of rare branches were found
+      256;  // of a kernel that has never run; the worker's own 2 would take their rare branches from known seeds
   int blocks = 0;         // not 0: each request makes an array of so many, a millisecond each ...
   int slower = 1;         // ... and so many on the first worker
   TimeNs silence_ns = 0;  // after which they notice, and once more as long until one of them leaves
