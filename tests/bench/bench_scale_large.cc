@@ -1,5 +1,5 @@
 // The same as bench_scale.cc with 10,000 workers and up to 1e7 tasks of every family, one thread. What a size costs is told; no part is
-// begun once the time is used up (BENCH_SECONDS, 240 unless told).
+// begun once the time is used up (BENCH_SECONDS, 240 unless told). BENCH_CASES=stencil: only families with that in their name.
 #include "bench_scale.h"
 
 #include <cstdio>
@@ -51,6 +51,8 @@ class Large {
   }
 
   void run(const Family& family, std::int64_t tasks, bool rivals) {
+    const char* wanted = std::getenv("BENCH_CASES");
+    if (wanted != nullptr && std::string(family.name).find(wanted) == std::string::npos) return;
     if (now() > until_) {
       report_.note(std::string(family.name) + ": left out, the time is used up");
       return;

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <memory>
 #include <sstream>
+#include <string>
+#include <vector>
 
 namespace tilewise::bench {
 namespace {
@@ -20,14 +22,21 @@ std::string output_of(const std::string& command) {
   return ::pclose(pipe) == 0 ? text : std::string();
 }
 
+// $BENCH_DASK_PYTHON, the first one on the path, Debian's, whose packages others do not see; empty: none has Dask.
+std::string python_with_dask() {
+  std::vector<std::string> pythons{"python3", "/usr/bin/python3"};
+  if (const char* chosen = std::getenv("BENCH_DASK_PYTHON")) pythons = {chosen};
+  for (const std::string& python : pythons)
+    if (!output_of(python + " -c 'import distributed, numpy; print(1)' 2>/dev/null").empty()) return python;
+  return {};
+}
+
 }  // namespace
 
 void beside_dask(const std::map<std::string, double>& ours, bool quick, Report& report) {
-  const char* chosen = std::getenv("BENCH_DASK_PYTHON");
-  const std::string python = chosen == nullptr ? "python3" : chosen;
-  if (output_of(python + " -c 'import distributed, numpy; print(1)' 2>/dev/null").empty()) {
-    report.note("no Dask beside it: " + python +
-                " has no `distributed` with NumPy (Debian: python3-distributed; PyPI: distributed)");
+  const std::string python = python_with_dask();
+  if (python.empty()) {
+    report.note("no Dask beside it: no python3 has `distributed` with NumPy (Debian: python3-distributed; PyPI: distributed)");
     return;
   }
   const std::string options = quick ? " --rows 20 --repeats 1" : "";
