@@ -121,9 +121,9 @@ class OpPlacer {
     for (const ir::Operand& operand : op.operands) {
       if (gives_way(op, operand.array)) let_go(operand.array);
     }
-    const place::Request request{&op,        &geometry, inputs,
-                                 devices_,   eligible_, wanted,
-                                 &s_.speeds, busy_s_,   cuts_on_ && place::takes_pieces(op)};
+    const place::Request request{
+        &op,    &geometry,  inputs,  devices_,          eligible_,
+        wanted, &s_.speeds, busy_s_, first_block_s(op), cuts_on_ && place::takes_pieces(op)};
     TW_ASSIGN(place::Decision decision, s_.placer.place(request));
     draft_.placements[i] = std::move(decision.placement);
     OpCuts cuts = cuts_of(s_, i, request, draft_.placements[i], open_devices(), decision.by_memory);
@@ -335,10 +335,23 @@ class OpPlacer {
     }
   }
 
-  // So that later ops of the plan know who has much to do already. Returns what the busiest device has of this one, in seconds.
+  // When devices could have made their first blocks of what it reads.
+  double first_block_s(const ir::Op& op) const {
+    double seconds = 0;
+    for (const ir::Operand& operand : op.operands) {
+      const auto made = first_block_s_.find(operand.array);
+      if (made != first_block_s_.end()) seconds = std::max(seconds, made->second);
+    }
+    return seconds;
+  }
+
+  // So that later ops of the plan know who has much to do already, and since when there is something to read. Returns what the busiest
+  // device has of this one, in seconds.
   double add_work(const ir::Op& op, const ir::Geometry& geometry, const ir::Placement& placement) {
     if (geometry.point_count() == 0 || devices_.size() < 2) return 0;
-    double most = 0;
+    double most = 0, firsts_s = 0;
+    std::int64_t points = 0;
+    const double ready_s = first_block_s(op);
     const ir::Index middle = geometry.point(geometry.point_count() / 2);
     const double point_s =
         ir::model_step_ns(geometry, middle) * static_cast<double>(geometry.steps(middle)) * 1e-9;
@@ -346,11 +359,16 @@ class OpPlacer {
     for (std::size_t d = 0; d < devices_.size(); ++d) {
       const std::int64_t owned = placement.owned_count(devices_[d].id);
       if (owned == 0) continue;
-      const double seconds = point_s * static_cast<double>(owned) * ratios[d] /
-                             static_cast<double>(std::max(1, devices_[d].streams));
+      const double task_s = point_s * ratios[d];
+      const double seconds =
+          task_s * static_cast<double>(owned) / static_cast<double>(std::max(1, devices_[d].streams));
+      firsts_s += static_cast<double>(owned) * (std::max(ready_s, busy_s_[d]) + task_s);
+      points += owned;
       busy_s_[d] += seconds;
       most = std::max(most, seconds);
     }
+    for (const ir::OutputSpec& output : op.outputs)
+      first_block_s_.emplace(output.array, points == 0 ? ready_s : firsts_s / static_cast<double>(points));
     return most;
   }
 
@@ -417,7 +435,9 @@ class OpPlacer {
   std::vector<place::Device> devices_, open_,
       eligible_;  // all; those that are not drained; those that may run an op
   std::optional<place::Levels> levels_;
-  std::vector<double> busy_s_;       // by device: work of this plan so far
+  std::vector<double> busy_s_;  // by device: work of this plan so far
+  boost::unordered_flat_map<std::uint64_t, double>
+      first_block_s_;  // by array of this plan: when those who make it could have one each, on average
   std::vector<std::int64_t> needs_;  // by device: most bytes of this plan at once
   boost::unordered_flat_map<std::uint64_t, std::size_t> made_by_, explicit_user_;
   boost::unordered_flat_map<std::uint64_t, std::int64_t>

@@ -12,12 +12,13 @@
 #include <cmath>
 #include <numeric>
 #include <queue>
+#include <tuple>
 
 namespace tilewise::place {
 namespace {
 
-constexpr std::int64_t kMinChunks = 4096;   // of one rule, where there are as many blocks
-constexpr std::int64_t kChunksADevice = 4;  // at least, for more devices
+constexpr std::int64_t kMinChunks = 4096;    // of one rule, where there are as many blocks
+constexpr std::int64_t kChunksADevice = 16;  // at least, for more devices, as far as a rule can name them
 
 // Coordinates of chunks in an order in which neighbours are near each other: strips along the longest dimension's
 // partner, walked to and fro.
@@ -57,7 +58,7 @@ class Balanced final : public Policy {
   void propose(const Request& request, std::vector<Candidate>& out) const override {
     const ir::Shape counts = request.op->space.counts();
     const auto devices = static_cast<std::int64_t>(request.eligible.size());
-    if (devices < 2 || ir::volume(counts) < 2 || even_tiles(request, counts)) return;
+    if (devices < 2 || ir::volume(counts) < 2 || even_tiles(request, counts) || follows(request)) return;
     const ir::Shape parts = chunks_of(counts, std::max(kMinChunks, kChunksADevice * devices));
     const std::int64_t chunks = ir::volume(parts);
     const std::vector<std::int64_t> quotas = shares_by_speed(pace_of(request, chunks), chunks);
@@ -76,6 +77,18 @@ class Balanced final : public Policy {
   }
 
  private:
+  // What takes less time than its results take to another host stays with what it reads: whoever reads those is there, as a rule.
+  static bool follows(const Request& request) {
+    const ir::Geometry& geometry = *request.geometry;
+    if (request.inputs.empty() || geometry.point_count() == 0) return false;
+    const ir::Index middle = geometry.point(geometry.point_count() / 2);
+    const double work_s =
+        ir::model_step_ns(geometry, middle) * 1e-9 * static_cast<double>(geometry.steps(middle));
+    const Device &first = request.eligible.front(), &last = request.eligible.back();
+    const LinkSpeed link = link_of(request, first, last);
+    return !link.mapped && link.bytes_per_s > 0 &&
+           work_s < static_cast<double>(geometry.output_bytes_bound()) / link.bytes_per_s;
+  }
   // Equal devices, equally busy, and a regular grid gives none of them more than it has to.
   static bool even_tiles(const Request& request, const ir::Shape& counts) {
     const Pace pace = pace_of(request, ir::volume(counts));
@@ -163,18 +176,23 @@ std::vector<std::int64_t> shares_by_speed(const Pace& pace, std::int64_t items) 
     out.push_back(std::min(static_cast<std::int64_t>(share(d, from)), items - given));
     given += out.back();
   }
-  using Next = std::pair<double, std::size_t>;  // when a device would end with one more
-  std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
   const auto end_s = [&](std::size_t d) {
     if (out[d] >= most[d]) return HUGE_VAL;
     return pace.busy_s[d] + static_cast<double>(out[d] + 1) * pace.item_s[d];
   };
-  for (std::size_t d = 0; d < n; ++d) next.emplace(end_s(d), d);
+  // When a device would end with one more. Of those that would at once, no neighbours one after the other: shares that are laid out in
+  // turn, of one op and the next, then differ by little in where they begin (multiples of the golden ratio, modulo 1).
+  using Next = std::tuple<double, std::uint32_t, std::size_t>;
+  const auto next_of = [&](std::size_t d) {
+    return Next{end_s(d), static_cast<std::uint32_t>(d) * 2'654'435'769U, d};
+  };
+  std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
+  for (std::size_t d = 0; d < n; ++d) next.push(next_of(d));
   for (; given < items; ++given) {
-    const std::size_t d = next.top().second;
+    const std::size_t d = std::get<2>(next.top());
     next.pop();
     ++out[d];
-    next.emplace(end_s(d), d);
+    next.push(next_of(d));
   }
   return out;
 }

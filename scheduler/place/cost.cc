@@ -13,6 +13,8 @@ namespace {
 constexpr double kAwayBytesPerS = 1e9;
 constexpr double kAsOthers = 8;          // points of a device that say as much of it as all the others' do
 constexpr double kTrafficWeight = 0.05;  // of all bytes on the way, beside the busiest device: breaks ties
+constexpr double kTrafficDevices =
+    64;  // of more, as if these had an even part of it: else it would outweigh all the rest
 
 const Device* find(std::span<const Device> devices, DeviceId id) {
   const auto it = std::lower_bound(devices.begin(), devices.end(), id,
@@ -99,7 +101,8 @@ LinkSpeed link_of(const Request& request, const Device& from, const Device& to) 
 double busy_so_far(const Request& request, const Device& device) {
   if (request.busy_s.empty()) return 0;
   const Device* at = find(request.devices, device.id);
-  return at == nullptr ? 0 : request.busy_s[static_cast<std::size_t>(at - request.devices.data())];
+  if (at == nullptr) return 0;
+  return std::max(request.ready_s, request.busy_s[static_cast<std::size_t>(at - request.devices.data())]);
 }
 
 Estimate estimate(const Request& request, const ir::Placement& placement) {
@@ -209,10 +212,7 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
     const auto on = sampled_on.find(id);
     const Sampled own = on == sampled_on.end() ? Sampled{} : on->second;
     step_s += (own.in_s + kAsOthers * in_s / looked_at) / (static_cast<double>(own.points) + kAsOthers);
-    const double busy_s =
-        device == nullptr || request.busy_s.empty()
-            ? 0
-            : request.busy_s[static_cast<std::size_t>(device - request.devices.data())] - idle_s;
+    const double busy_s = device == nullptr ? 0 : busy_so_far(request, *device) - idle_s;
     const auto owned = static_cast<double>(placement.owned_count(id));
     // Results that memory cannot hold together would have to go elsewhere and come back.
     double over_s = 0;
@@ -224,7 +224,8 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
     }
     out.seconds = std::max(out.seconds, busy_s + step_s * owned + over_s);
   }
-  out.seconds += kTrafficWeight * in_s * each;
+  const auto devices = static_cast<double>(std::max<std::size_t>(1, request.eligible.size()));
+  out.seconds += kTrafficWeight * std::min(1.0, kTrafficDevices / devices) * in_s * each;
   return out;
 }
 

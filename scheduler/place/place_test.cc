@@ -510,5 +510,89 @@ TEST_CASE("work given by earlier ops counts: a second op goes to those that are 
   CHECK(decision.placement.devices() == std::vector<DeviceId>{DeviceId{2}});
 }
 
+// A kernel of so many flops a block, of each block of its only operand.
+Case call_of(const ir::Grid& g, double flops, int devices) {
+  Case c = map_of(g, {{g, ir::View::identity(g.shape())}}, devices);
+  c.op.kind = ir::OpKind::kCall;
+  ir::OperandMap map;
+  for (int d = 0; d < g.rank(); ++d)
+    map.push_back({ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(d), 1, 1, 0, 0});
+  c.op.attrs = ir::CallAttrs{.kernel = "work", .maps = {map}, .flops_per_point = flops};
+  return c;
+}
+
+TEST_CASE("who was free before there was anything to read gets no more for that") {
+  const ir::Grid g = grid({90 << 10}, {10 << 10});  // nine blocks of 80 KiB, 25 ms of work each
+  Case c = call_of(g, 5e8, 2);
+  const std::vector<double> busy{0.1, 0};
+  std::vector<Candidate> out;
+  Request request = c.request();
+  request.busy_s = busy;
+  balanced_policy()->propose(request, out);
+  REQUIRE(out.size() == 1);
+  CHECK(out[0].placement.owned_count(DeviceId{1}) + 3 <= out[0].placement.owned_count(DeviceId{2}));
+  request.ready_s = 0.1;
+  out.clear();
+  balanced_policy()->propose(request, out);
+  CHECK(out.empty());  // equal tiles are even
+  request.ready_s = 0;
+  // And it is no cheaper there.
+  const ir::Placement first = ir::Placement::whole({9}, ir::Rule::constant(1, DeviceId{1})),
+                      second = ir::Placement::whole({9}, ir::Rule::constant(1, DeviceId{2}));
+  const double before = estimate(request, first).seconds - estimate(request, second).seconds;
+  request.ready_s = 0.1;
+  const double after = estimate(request, first).seconds - estimate(request, second).seconds;
+  CHECK(before - after == doctest::Approx(0.1));
+}
+
+TEST_CASE("work that is less than the way of its results is not dealt out to get even; on one host it is") {
+  const ir::Grid g = grid({90 << 10}, {10 << 10});
+  const std::vector<double> busy{0.1, 0};
+  const auto proposes = [&](Case& c) {
+    Request request = c.request();
+    request.busy_s = busy;
+    std::vector<Candidate> out;
+    balanced_policy()->propose(request, out);
+    return !out.empty();
+  };
+  Case light = call_of(g, 1, 2), heavy = call_of(g, 5e8, 2), near = call_of(g, 1, 2);
+  near.devices = hosts(2, 2);
+  CHECK(!proposes(light));
+  CHECK(proposes(heavy));
+  CHECK(proposes(near));
+}
+
+TEST_CASE("shares of devices that are alike begin where even ones would, give or take two items") {
+  for (const std::int64_t devices : {3, 64, 1000, 10'000}) {
+    for (const double each : {1.5, 4.53, 9.06, 16.01}) {
+      const auto n = static_cast<std::size_t>(devices);
+      const auto items = static_cast<std::int64_t>(each * static_cast<double>(devices));
+      const std::vector<std::int64_t> shares =
+          shares_by_speed({std::vector<double>(n, 1.0), std::vector<double>(n, 0.0), {}}, items);
+      double furthest = 0, from = 0;
+      for (std::size_t d = 0; d < n; ++d) {
+        from += static_cast<double>(shares[d]);
+        const double even =
+            static_cast<double>(items) * static_cast<double>(d + 1) / static_cast<double>(devices);
+        furthest = std::max(furthest, std::abs(from - even));
+      }
+      CAPTURE(devices);
+      CAPTURE(each);
+      CHECK(furthest <= 2);
+    }
+  }
+}
+
+TEST_CASE("of ten thousand devices, the work of the busiest decides, not all bytes on the way together") {
+  const ir::Grid g = grid({300 * 128, 300 * 128}, {128, 128});  // nine blocks a device, 1 ms each
+  Case c = call_of(g, 2e7, 10'000);
+  c.devices = hosts(10'000, 8);
+  std::vector<Device> few = c.devices;
+  few.resize(5000);
+  c.placements[0] = even(g, few);
+  const Decision decision = *Placer().place(c.request());
+  CHECK(decision.placement.devices().size() > 8000);
+}
+
 }  // namespace
 }  // namespace tilewise::place

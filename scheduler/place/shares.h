@@ -8,7 +8,7 @@ namespace tilewise::place {
 // As measured, or by topology.
 LinkSpeed link_of(const Request& request, const Device& from, const Device& to);
 
-// Of earlier ops of the same plan, in seconds.
+// Until it could begin: with earlier ops of the same plan, and until there is something to read. In seconds.
 double busy_so_far(const Request& request, const Device& device);
 
 // Of the eligible devices, for so many items that have as many of the op's points each. Speeds that are about equal are made

@@ -36,7 +36,9 @@ std::string python_with_dask() {
 void beside_dask(const std::map<std::string, double>& ours, bool quick, Report& report) {
   const std::string python = python_with_dask();
   if (python.empty()) {
-    report.note("no Dask beside it: no python3 has `distributed` with NumPy (Debian: python3-distributed; PyPI: distributed)");
+    report.note(
+        "no Dask beside it: no python3 has `distributed` with NumPy (Debian: python3-distributed; PyPI: "
+        "distributed)");
     return;
   }
   const std::string options = quick ? " --rows 20 --repeats 1" : "";

@@ -10,7 +10,7 @@ namespace tilewise::scale {
 namespace {
 
 constexpr double kReportEveryS = 0.01;
-constexpr std::int64_t kEncoded = 32;  // messages of one step; alike, as they are for one worker each
+constexpr std::int64_t kEncoded = 256;  // of the messages that are looked at together, evenly spread
 const scheduler::Conn kClient{1};
 
 scheduler::Options options() {
@@ -68,23 +68,26 @@ void Control::step(scheduler::Conn from, msg::Message message) {
 }
 
 void Control::encode(const std::vector<scheduler::Action>& actions) {
-  std::int64_t logs = 0, encoded = 0, bytes = 0;
-  const auto before = std::chrono::steady_clock::now();
+  std::vector<const msg::Log*> logs;
   for (const scheduler::Action& action : actions) {
     const auto* sent = std::get_if<scheduler::Send>(&action);
-    if (sent == nullptr || !std::holds_alternative<msg::Log>(sent->message) || sent->to == kClient) continue;
-    if (++logs > kEncoded) continue;
-    ++encoded;
-    const Status fits = buffer_.encode(std::get<msg::Log>(sent->message));
+    if (sent == nullptr || sent->to == kClient) continue;
+    if (const auto* log = std::get_if<msg::Log>(&sent->message)) logs.push_back(log);
+  }
+  if (logs.empty()) return;
+  const auto all = static_cast<std::int64_t>(logs.size()), encoded = std::min(all, kEncoded);
+  std::int64_t bytes = 0;
+  const auto before = std::chrono::steady_clock::now();
+  for (std::int64_t i = 0; i < encoded; ++i) {
+    const Status fits = buffer_.encode(*logs[static_cast<std::size_t>(i * all / encoded)]);
     TW_CHECK(fits.has_value(), "a plan does not fit a message: " + (fits ? "" : fits.error().message));
     bytes += static_cast<std::int64_t>(buffer_.bytes().size());
   }
   buffer_.forget();
-  if (encoded == 0) return;
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
-  wire_.messages += logs;
-  wire_.bytes += bytes * logs / encoded;
-  wire_.seconds += took * static_cast<double>(logs) / static_cast<double>(encoded);
+  wire_.messages += all;
+  wire_.bytes += bytes * all / encoded;
+  wire_.seconds += took * static_cast<double>(all) / static_cast<double>(encoded);
 }
 
 void Control::perform(std::vector<scheduler::Action>& actions) {

@@ -29,6 +29,9 @@ struct Request {
   const Speeds* speeds = nullptr;          // null: as if nothing had been measured
   // Seconds of work that earlier ops of the same plan have given to each of `devices`; empty: none.
   std::span<const double> busy_s = {};
+  // When devices could have made their first blocks of what the op reads, in seconds, on average. Who has nothing to do before then
+  // cannot use that time for it.
+  double ready_s = 0;
   // Of blocks that come from afar, the op gets what it reads if that is less: it may be cut for (pieces.h).
   bool cuts = false;
 };
