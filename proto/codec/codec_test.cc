@@ -176,6 +176,39 @@ TEST_CASE("hot messages are small") {
   CHECK(buffer.bytes().size() / 100 <= 40);
 }
 
+TEST_CASE("ops that are placed alike say where once, and share what they say") {
+  const auto placed = [](std::uint32_t first) {
+    ir::Rule rule{{100}, {0}, {}, 1};
+    for (std::uint32_t i = 0; i < 100; ++i) rule.devices.push_back(DeviceId(first + i));
+    return ir::Placement::whole({100}, rule);
+  };
+  const auto size_of = [](msg::Plan plan) {
+    const msg::Message log = msg::Log{1, 1, {std::move(plan)}};
+    Buffer buffer;
+    REQUIRE(encode(log, buffer).has_value());
+    CHECK(through(log) == log);
+    return buffer.bytes().size();
+  };
+  msg::Plan alike, apart;
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    alike.ops.push_back({.placement = placed(1 + i % 2)});
+    apart.ops.push_back({.placement = placed(1 + i)});
+  }
+  CHECK(size_of(apart) - size_of(alike) >= 38 * 100 * sizeof(std::uint32_t));
+}
+
+TEST_CASE("an op may be placed as one before it only") {
+  const auto placed_as = [](std::uint32_t number) {
+    return decode_made([&](auto m) {
+      auto ops = m.initLog().initEntries(1)[0].initPlan().initOps(2);
+      ops[1].setPlacedAs(number);
+    });
+  };
+  CHECK(placed_as(1).has_value());
+  check_refused(placed_as(2), Errc::kInvalidArgument, "placed as");
+  check_refused(placed_as(UINT32_MAX), Errc::kInvalidArgument, "placed as");
+}
+
 TEST_CASE("bytes at an odd address are taken") {
   Buffer buffer;
   REQUIRE(encode(chain(10, 3), buffer).has_value());

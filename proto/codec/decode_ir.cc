@@ -203,6 +203,7 @@ msg::Plan Reader::plan(wire::Plan::Reader r) {
   msg::Plan p;
   p.graph = GraphId(r.getGraph());
   p.priority = r.getPriority();
+  std::vector<ir::Placement> placements;  // of the ops so far; copies share what they hold
   p.ops = list<msg::PlannedOp>(r.getOps(), [&](wire::PlannedOp::Reader o) {
     msg::PlannedOp planned{OpId(o.getId()), op(o.getOp()), placement(o.getPlacement()), o.getDone(),
                            OpId(o.getOf()), o.getAlone(),  outcome(o.getDoomed()),      o.getLevelNs()};
@@ -212,7 +213,12 @@ msg::Plan Reader::plan(wire::Plan::Reader r) {
           list<ir::Run>(o.getRuns(), ir::kMaxRuns, "runs of a placement", [](wire::Run::Reader run) {
             return ir::Run{run.getFirst(), run.getCount(), DeviceId(run.getDevice())};
           }));
+    } else if (const std::uint32_t like = o.getPlacedAs(); like > 0) {
+      if (like > placements.size())
+        refuse(Errc::kInvalidArgument, "an op that is placed as one that does not come before it");
+      planned.placement = placements[like - 1];
     }
+    placements.push_back(planned.placement);
     return planned;
   });
   p.holds = ids<ArrayId>(r.getHolds());

@@ -5,6 +5,7 @@
 #include <capnp/serialize.h>
 
 #include <algorithm>
+#include <boost/container/static_vector.hpp>
 #include <cstring>
 
 #include "writers.h"
@@ -140,27 +141,58 @@ void write(wire::Announce::Builder b, const msg::Announce& m) {
   write_outcome(m.failed, [&] { return b.initFailed(); });
 }
 
+// Ops of a plan are placed alike as a rule: each different placement is written once, among the last so many.
+class Placements {
+ public:
+  // The number of an earlier op that is placed so, from 1; 0: there is none, and the next one that is may say so of this one.
+  std::uint32_t find(const ir::Placement& placement, std::uint32_t number) {
+    if (placement.pieces().empty()) return 0;
+    const auto seen = std::ranges::find_if(seen_, [&](const Seen& s) { return *s.placement == placement; });
+    if (seen != seen_.end()) return seen->number;
+    if (seen_.size() == kMost) seen_.erase(seen_.begin());
+    seen_.push_back({&placement, number});
+    return 0;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 8;
+  struct Seen {
+    const ir::Placement* placement;
+    std::uint32_t number;
+  };
+  boost::container::static_vector<Seen, kMost> seen_;
+};
+
+void write(wire::PlannedOp::Builder o, const msg::PlannedOp& op, std::uint32_t placed_as) {
+  o.setId(op.id.value);
+  write(o.initOp(), op.op);
+  if (placed_as == 0)
+    write(o.initPlacement(count(op.placement.pieces().size(), ir::kMaxPieces, "pieces of a placement")),
+          op.placement);
+  o.setPlacedAs(placed_as);
+  o.setDone(op.done);
+  o.setOf(op.of.value);
+  o.setAlone(op.alone);
+  o.setLevelNs(op.level_ns);
+  write_outcome(op.doomed, [&] { return o.initDoomed(); });
+  if (const ir::RunMap* listed = op.placement.listed()) {
+    o.setListed(true);
+    each(o.initRuns(count(listed->runs().size(), ir::kMaxRuns, "runs of a placement")), listed->runs(),
+         [](auto r, const ir::Run& x) {
+           r.setFirst(x.first), r.setCount(x.count), r.setDevice(x.device.value);
+         });
+  }
+}
+
 void write(wire::Plan::Builder p, const msg::Plan& plan) {
   p.setGraph(plan.graph.value);
   p.setPriority(plan.priority);
+  Placements placements;
+  std::uint32_t number = 0;
   each(p.initOps(any_count(plan.ops.size())), plan.ops,
-       [](wire::PlannedOp::Builder o, const msg::PlannedOp& op) {
-         o.setId(op.id.value);
-         write(o.initOp(), op.op);
-         write(o.initPlacement(count(op.placement.pieces().size(), ir::kMaxPieces, "pieces of a placement")),
-               op.placement);
-         o.setDone(op.done);
-         o.setOf(op.of.value);
-         o.setAlone(op.alone);
-         o.setLevelNs(op.level_ns);
-         write_outcome(op.doomed, [&] { return o.initDoomed(); });
-         if (const ir::RunMap* listed = op.placement.listed()) {
-           o.setListed(true);
-           each(o.initRuns(count(listed->runs().size(), ir::kMaxRuns, "runs of a placement")), listed->runs(),
-                [](auto r, const ir::Run& x) {
-                  r.setFirst(x.first), r.setCount(x.count), r.setDevice(x.device.value);
-                });
-         }
+       [&](wire::PlannedOp::Builder o, const msg::PlannedOp& op) {
+         ++number;
+         write(o, op, placements.find(op.placement, number));
        });
   ids(p.initHolds(any_count(plan.holds.size())), plan.holds);
   p.setSession(plan.session.value);

@@ -172,14 +172,17 @@ struct Gen {
     }
     return p;
   }
+  std::vector<msg::PlannedOp> planned_ops() {  // some placed as others are
+    std::vector<msg::PlannedOp> ops = list(12, [&] { return planned(); });
+    for (std::size_t i = 1; i < ops.size(); ++i) {
+      const ir::Placement& other = ops[prng.below(i)].placement;
+      if (flag() && !other.listed()) ops[i].placement = other;  // runs are of their op's own space
+    }
+    return ops;
+  }
   msg::Plan plan() {
-    return {id<GraphId>(),
-            i32(),
-            list(3, [&] { return planned(); }),
-            list(3, [&] { return id<ArrayId>(); }),
-            id<SessionId>(),
-            u32(),
-            u64()};
+    return {id<GraphId>(),   i32(), planned_ops(), list(3, [&] { return id<ArrayId>(); }),
+            id<SessionId>(), u32(), u64()};
   }
   std::vector<msg::Range> ranges() {
     return list(4, [&] { return msg::Range{i64(), i64()}; });

@@ -91,6 +91,7 @@ struct PlannedOp {
   alone @7 :Bool;          # its steps run while no other step runs on their worker
   doomed @8 :Outcome;      # an error: its tasks are not run but fail so
   levelNs @9 :Int64;       # predicted: from the beginning of one of its tasks to the end of the plan, along the longest path
+  placedAs @10 :UInt32;    # its placement is that of the plan's op before it with this number, counted from 1; 0: its own
 }
 
 struct Plan {
