@@ -16,6 +16,7 @@ struct InFlight {
   std::uint64_t sequence = 0;
   std::uint64_t number = 0;  // of all the device's launches: later than what it reads
   Slot task = kNone;
+  std::uint32_t family = 0;  // OpEntry::family
   std::int64_t model_ns = 0;
   double slower_then = 1;  // DeviceState::slower of its family, when it was enqueued
   boost::container::small_vector<std::pair<std::uint8_t, std::uint64_t>, 2>

@@ -63,30 +63,28 @@ double Core::Impl::note_time(DeviceState& device, const StreamState& stream, con
   const auto through =
       std::ranges::subrange(stream.flight.begin(),
                             std::ranges::upper_bound(stream.flight, event.sequence, {}, &InFlight::sequence));
-  const auto family = [&](const InFlight& step) { return ops[tasks[step.task].op].entry->family; };
   double model = 0, expected = 0, longest_ns = 0;
   std::uint32_t longest = 0;
   for (const InFlight& step : through) {
     const auto ns = static_cast<double>(step.expected_ns());
     model += static_cast<double>(step.model_ns);
     expected += ns;
-    if (ns > longest_ns) longest_ns = ns, longest = family(step);
+    if (ns > longest_ns) longest_ns = ns, longest = step.family;
   }
   if (event.took_ns == 0 || longest_ns == 0) {
-    for (const InFlight& step : through) device.learn(family(step), device.slower_than_model(family(step)));
+    for (const InFlight& step : through) device.learn(step.family, device.slower_than_model(step.family));
     return 0;
   }
   double of_longest = 0;
   for (const InFlight& step : through)
-    if (family(step) == longest) of_longest += static_cast<double>(step.expected_ns());
+    if (step.family == longest) of_longest += static_cast<double>(step.expected_ns());
   const auto took = static_cast<double>(event.took_ns);
   // What fills the bound by itself is as slow as need be known: a moment's standstill is forgotten soon.
   const double most = std::max(of_longest, static_cast<double>(options.queue_ns));
   const double late = std::clamp(took - (expected - of_longest), 0.0, most) / of_longest;
-  for (const InFlight& step : through) {
-    const std::uint32_t of = family(step);
-    device.learn(of, of == longest ? late * step.slower_then : device.slower_than_model(of));
-  }
+  for (const InFlight& step : through)
+    device.learn(step.family,
+                 step.family == longest ? late * step.slower_then : device.slower_than_model(step.family));
   return took / model - 1;
 }
 

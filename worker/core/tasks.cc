@@ -375,12 +375,13 @@ void Core::Impl::enqueue_step(Slot t, const std::vector<Slot>& in, Launch& launc
   launch.steps = task.steps;
   launch.awaited = task.next + 1 == task.steps && awaited_elsewhere(task);
 
-  InFlight flight{launch.sequence,
-                  ++device.launches,
-                  t,
-                  op.entry->model_ns,
-                  device.slower_than_model(op.entry->family),
-                  {}};
+  InFlight flight;
+  flight.sequence = launch.sequence;
+  flight.number = ++device.launches;
+  flight.task = t;
+  flight.family = op.entry->family;
+  flight.model_ns = op.entry->model_ns;
+  flight.slower_then = device.slower_than_model(flight.family);
   for (Slot c : in) {
     Copy& copy = copies[c];
     launch.inputs.push_back(copy.at);
