@@ -207,6 +207,14 @@ TEST_CASE("an op may be placed as one before it only") {
   CHECK(placed_as(1).has_value());
   check_refused(placed_as(2), Errc::kInvalidArgument, "placed as");
   check_refused(placed_as(UINT32_MAX), Errc::kInvalidArgument, "placed as");
+  for (const unsigned listed : {0u, 1u}) {  // otherwise too; or as one that is
+    check_refused(decode_made([&](auto m) {
+                    auto ops = m.initLog().initEntries(1)[0].initPlan().initOps(2);
+                    ops[listed].setListed(true);
+                    ops[1].setPlacedAs(1);
+                  }),
+                  Errc::kInvalidArgument, "placed as");
+  }
 }
 
 TEST_CASE("bytes at an odd address are taken") {

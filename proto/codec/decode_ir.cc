@@ -207,15 +207,19 @@ msg::Plan Reader::plan(wire::Plan::Reader r) {
   p.ops = list<msg::PlannedOp>(r.getOps(), [&](wire::PlannedOp::Reader o) {
     msg::PlannedOp planned{OpId(o.getId()), op(o.getOp()), placement(o.getPlacement()), o.getDone(),
                            OpId(o.getOf()), o.getAlone(),  outcome(o.getDoomed()),      o.getLevelNs()};
+    const std::uint32_t like = o.getPlacedAs();
+    if (like > 0 && (o.getListed() || o.getPlacement().size() > 0))
+      refuse(Errc::kInvalidArgument, "an op that is placed as another one, and otherwise too");
     if (o.getListed()) {
       planned.placement = ir::Placement::of_runs(
           planned.op.space.counts(),
           list<ir::Run>(o.getRuns(), ir::kMaxRuns, "runs of a placement", [](wire::Run::Reader run) {
             return ir::Run{run.getFirst(), run.getCount(), DeviceId(run.getDevice())};
           }));
-    } else if (const std::uint32_t like = o.getPlacedAs(); like > 0) {
-      if (like > placements.size())
-        refuse(Errc::kInvalidArgument, "an op that is placed as one that does not come before it");
+    } else if (like > 0) {
+      if (like > placements.size() || placements[like - 1].listed())
+        refuse(Errc::kInvalidArgument,
+               "an op that is placed as one that does not come before it, or is listed");
       planned.placement = placements[like - 1];
     }
     placements.push_back(planned.placement);

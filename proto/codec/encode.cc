@@ -141,14 +141,17 @@ void write(wire::Announce::Builder b, const msg::Announce& m) {
   write_outcome(m.failed, [&] { return b.initFailed(); });
 }
 
-// Ops of a plan are placed alike as a rule: each different placement is written once, among the last so many.
+// Ops of a plan are placed alike as a rule: each different one of the last few is written once.
 class Placements {
  public:
   // The number of an earlier op that is placed so, from 1; 0: there is none, and the next one that is may say so of this one.
   std::uint32_t find(const ir::Placement& placement, std::uint32_t number) {
     if (placement.pieces().empty()) return 0;
     const auto seen = std::ranges::find_if(seen_, [&](const Seen& s) { return *s.placement == placement; });
-    if (seen != seen_.end()) return seen->number;
+    if (seen != seen_.end()) {
+      std::rotate(seen, seen + 1, seen_.end());
+      return seen_.back().number;
+    }
     if (seen_.size() == kMost) seen_.erase(seen_.begin());
     seen_.push_back({&placement, number});
     return 0;
@@ -160,7 +163,7 @@ class Placements {
     const ir::Placement* placement;
     std::uint32_t number;
   };
-  boost::container::static_vector<Seen, kMost> seen_;
+  boost::container::static_vector<Seen, kMost> seen_;  // the latest last
 };
 
 void write(wire::PlannedOp::Builder o, const msg::PlannedOp& op, std::uint32_t placed_as) {

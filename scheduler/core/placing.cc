@@ -364,7 +364,8 @@ class OpPlacer {
           task_s * static_cast<double>(owned) / static_cast<double>(std::max(1, devices_[d].streams));
       firsts_s += static_cast<double>(owned) * (std::max(ready_s, busy_s_[d]) + task_s);
       points += owned;
-      busy_s_[d] += seconds;
+      // What reads nothing of this plan may be done while others wait.
+      busy_s_[d] = (ready_s == 0 ? busy_s_[d] : std::max(busy_s_[d], ready_s)) + seconds;
       most = std::max(most, seconds);
     }
     for (const ir::OutputSpec& output : op.outputs)
@@ -435,7 +436,7 @@ class OpPlacer {
   std::vector<place::Device> devices_, open_,
       eligible_;  // all; those that are not drained; those that may run an op
   std::optional<place::Levels> levels_;
-  std::vector<double> busy_s_;  // by device: work of this plan so far
+  std::vector<double> busy_s_;  // by device: when it would be done with this plan's work so far
   boost::unordered_flat_map<std::uint64_t, double>
       first_block_s_;  // by array of this plan: when those who make it could have one each, on average
   std::vector<std::int64_t> needs_;  // by device: most bytes of this plan at once

@@ -17,8 +17,8 @@
 namespace tilewise::place {
 namespace {
 
-constexpr std::int64_t kMinChunks = 4096;    // of one rule, where there are as many blocks
-constexpr std::int64_t kChunksADevice = 16;  // at least, for more devices, as far as a rule can name them
+constexpr std::int64_t kMinChunks = 4096;   // of one rule, where there are as many blocks
+constexpr std::int64_t kChunksADevice = 4;  // at least, for more devices
 
 // Coordinates of chunks in an order in which neighbours are near each other: strips along the longest dimension's
 // partner, walked to and fro.
@@ -58,7 +58,10 @@ class Balanced final : public Policy {
   void propose(const Request& request, std::vector<Candidate>& out) const override {
     const ir::Shape counts = request.op->space.counts();
     const auto devices = static_cast<std::int64_t>(request.eligible.size());
-    if (devices < 2 || ir::volume(counts) < 2 || even_tiles(request, counts) || follows(request)) return;
+    const std::int64_t points = ir::volume(counts);
+    if (devices < 2 || points < 2) return;
+    const Pace each = pace_of(request, points);
+    if (even_tiles(request, counts, each) || follows(request, each, points)) return;
     const ir::Shape parts = chunks_of(counts, std::max(kMinChunks, kChunksADevice * devices));
     const std::int64_t chunks = ir::volume(parts);
     const std::vector<std::int64_t> quotas = shares_by_speed(pace_of(request, chunks), chunks);
@@ -77,21 +80,32 @@ class Balanced final : public Policy {
   }
 
  private:
-  // What takes less time than its results take to another host stays with what it reads: whoever reads those is there, as a rule.
-  static bool follows(const Request& request) {
-    const ir::Geometry& geometry = *request.geometry;
-    if (request.inputs.empty() || geometry.point_count() == 0) return false;
-    const ir::Index middle = geometry.point(geometry.point_count() / 2);
-    const double work_s =
-        ir::model_step_ns(geometry, middle) * 1e-9 * static_cast<double>(geometry.steps(middle));
-    const Device &first = request.eligible.front(), &last = request.eligible.back();
-    const LinkSpeed link = link_of(request, first, last);
-    return !link.mapped && link.bytes_per_s > 0 &&
-           work_s < static_cast<double>(geometry.output_bytes_bound()) / link.bytes_per_s;
+  // Devices that differ only in what they have to do before: work that takes less time than its results take to another host stays
+  // with what it reads. Whoever reads those is there, as a rule, and they would have to come back.
+  static bool follows(const Request& request, const Pace& pace, std::int64_t points) {
+    const auto devices = static_cast<std::int64_t>(pace.item_s.size());
+    for (const double item_s : pace.item_s)
+      if (item_s != pace.item_s[0]) return false;
+    if (*std::min_element(pace.most.begin(), pace.most.end()) < ir::ceil_div(points, devices)) return false;
+    if (std::none_of(request.inputs.begin(), request.inputs.end(),
+                     [&](const Input& input) { return is_here(request, input); }))
+      return false;
+    const Device& first = request.eligible.front();
+    const auto other = std::find_if(request.eligible.begin(), request.eligible.end(),
+                                    [&](const Device& d) { return d.host != first.host; });
+    if (other == request.eligible.end()) return false;
+    const LinkSpeed link = link_of(request, first, *other);
+    const auto bytes = static_cast<double>(request.geometry->output_bytes_bound());
+    return !link.mapped && link.bytes_per_s > 0 && pace.item_s[0] < bytes / link.bytes_per_s;
+  }
+  static bool is_here(const Request& request, const Input& input) {
+    if (input.placement == nullptr || input.array->grid.block_count() == 0) return false;
+    const DeviceId owner = input.placement->owner(ir::Index(input.array->grid.counts().size(), 0));
+    return std::any_of(request.eligible.begin(), request.eligible.end(),
+                       [&](const Device& d) { return d.id == owner; });
   }
   // Equal devices, equally busy, and a regular grid gives none of them more than it has to.
-  static bool even_tiles(const Request& request, const ir::Shape& counts) {
-    const Pace pace = pace_of(request, ir::volume(counts));
+  static bool even_tiles(const Request& request, const ir::Shape& counts, const Pace& pace) {
     for (std::size_t d = 1; d < pace.item_s.size(); ++d) {
       if (pace.item_s[d] != pace.item_s[0]) return false;
       if (std::abs(pace.busy_s[d] - pace.busy_s[0]) > pace.item_s[0]) return false;
@@ -180,11 +194,13 @@ std::vector<std::int64_t> shares_by_speed(const Pace& pace, std::int64_t items) 
     if (out[d] >= most[d]) return HUGE_VAL;
     return pace.busy_s[d] + static_cast<double>(out[d] + 1) * pace.item_s[d];
   };
-  // When a device would end with one more. Of those that would at once, no neighbours one after the other: shares that are laid out in
-  // turn, of one op and the next, then differ by little in where they begin (multiples of the golden ratio, modulo 1).
+  // When a device would end with one more. Of those that would at once, the first ones where not all get some; else no neighbours one
+  // after the other: shares that are laid out in turn, of one op and the next, then differ by little in where they begin (multiples
+  // of the golden ratio, modulo 1).
+  const std::uint32_t apart = items < static_cast<std::int64_t>(n) ? 1 : 2'654'435'769U;
   using Next = std::tuple<double, std::uint32_t, std::size_t>;
   const auto next_of = [&](std::size_t d) {
-    return Next{end_s(d), static_cast<std::uint32_t>(d) * 2'654'435'769U, d};
+    return Next{end_s(d), static_cast<std::uint32_t>(d) * apart, d};
   };
   std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
   for (std::size_t d = 0; d < n; ++d) next.push(next_of(d));

@@ -545,21 +545,40 @@ TEST_CASE("who was free before there was anything to read gets no more for that"
   CHECK(before - after == doctest::Approx(0.1));
 }
 
-TEST_CASE("work that is less than the way of its results is not dealt out to get even; on one host it is") {
+TEST_CASE("work that is less than the way of its results to another host is not dealt out to get even") {
   const ir::Grid g = grid({90 << 10}, {10 << 10});
   const std::vector<double> busy{0.1, 0};
-  const auto proposes = [&](Case& c) {
+  const auto proposes = [&](Case& c, const Speeds* speeds = nullptr) {
     Request request = c.request();
     request.busy_s = busy;
+    request.speeds = speeds;
     std::vector<Candidate> out;
     balanced_policy()->propose(request, out);
     return !out.empty();
   };
-  Case light = call_of(g, 1, 2), heavy = call_of(g, 5e8, 2), near = call_of(g, 1, 2);
-  near.devices = hosts(2, 2);
+  Case light = call_of(g, 1, 2), heavy = call_of(g, 5e8, 2);
   CHECK(!proposes(light));
   CHECK(proposes(heavy));
-  CHECK(proposes(near));
+  SUBCASE("there is none") {
+    light.devices = hosts(2, 2);
+    CHECK(proposes(light));
+  }
+  SUBCASE("it was measured to be more work than it seems") {
+    const Speeds slow = speeds_of(light.devices, {5000, 5000}, "call work");
+    CHECK(proposes(light, &slow));
+  }
+  SUBCASE("one device is slower") {
+    const Speeds unequal = speeds_of(light.devices, {1, 3}, "call work");
+    CHECK(proposes(light, &unequal));
+  }
+  SUBCASE("one has no room for its part") {
+    light.devices[0].memory_bytes = 4 * (80 << 10);
+    CHECK(proposes(light));
+  }
+  SUBCASE("what it reads is a client's") {
+    light.placements[0] = ir::Placement::whole(g.counts(), ir::Rule::constant(1, DeviceId{99}));
+    CHECK(proposes(light));
+  }
 }
 
 TEST_CASE("shares of devices that are alike begin where even ones would, give or take two items") {

@@ -80,6 +80,7 @@ class Bench:
             distributed.wait(list(made.values()))
             out = self.client.gather([made[key] for key in last])
             wall = time.perf_counter() - start
+            del made  # here, not in the midst of the next run
             if tuple(out[0]) != (self.rows - 1, 0):
                 raise ValueError("wrong result")
             each = (before + self.seconds_an_iteration()) / 2

@@ -10,7 +10,6 @@ namespace tilewise::scale {
 namespace {
 
 constexpr double kReportEveryS = 0.01;
-constexpr std::int64_t kEncoded = 256;  // of the messages that are looked at together, evenly spread
 const scheduler::Conn kClient{1};
 
 scheduler::Options options() {
@@ -68,26 +67,18 @@ void Control::step(scheduler::Conn from, msg::Message message) {
 }
 
 void Control::encode(const std::vector<scheduler::Action>& actions) {
-  std::vector<const msg::Log*> logs;
+  const auto before = std::chrono::steady_clock::now();
   for (const scheduler::Action& action : actions) {
     const auto* sent = std::get_if<scheduler::Send>(&action);
-    if (sent == nullptr || sent->to == kClient) continue;
-    if (const auto* log = std::get_if<msg::Log>(&sent->message)) logs.push_back(log);
-  }
-  if (logs.empty()) return;
-  const auto all = static_cast<std::int64_t>(logs.size()), encoded = std::min(all, kEncoded);
-  std::int64_t bytes = 0;
-  const auto before = std::chrono::steady_clock::now();
-  for (std::int64_t i = 0; i < encoded; ++i) {
-    const Status fits = buffer_.encode(*logs[static_cast<std::size_t>(i * all / encoded)]);
+    const auto* log = sent == nullptr ? nullptr : std::get_if<msg::Log>(&sent->message);
+    if (log == nullptr || sent->to == kClient) continue;
+    const Status fits = buffer_.encode(*log);
     TW_CHECK(fits.has_value(), "a plan does not fit a message: " + (fits ? "" : fits.error().message));
-    bytes += static_cast<std::int64_t>(buffer_.bytes().size());
+    ++wire_.messages;
+    wire_.bytes += static_cast<std::int64_t>(buffer_.bytes().size());
   }
   buffer_.forget();
-  const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
-  wire_.messages += all;
-  wire_.bytes += bytes * all / encoded;
-  wire_.seconds += took * static_cast<double>(all) / static_cast<double>(encoded);
+  wire_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
 }
 
 void Control::perform(std::vector<scheduler::Action>& actions) {

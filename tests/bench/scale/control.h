@@ -17,7 +17,7 @@ struct Layout {
   int devices() const { return hosts * workers_a_host * devices_a_worker; }
 };
 
-// Encoding what the core sends to workers about graphs: logs. As the daemon does, for each worker anew.
+// Encoding what the core sends to workers about graphs: logs. As the daemon does: entries once, where workers share them.
 struct Wire {
   std::int64_t messages = 0, bytes = 0;
   double seconds = 0;

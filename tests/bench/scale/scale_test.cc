@@ -164,6 +164,35 @@ TEST_CASE("products move what SUMMA moves, and in layers of k what 2.5D does") {
   CHECK(moved(1024, 16 * 1024, 1024, 0) <= 1.01 * 7 * 1);  // B and C stay, A goes everywhere
 }
 
+// Each of eight hosts has a row of `parts` blocks; all rows are summed, and every host reads the whole sum.
+Program all_reduce(const Control& control, std::int64_t parts) {
+  constexpr std::int64_t kHosts = 8, kWidth = 8 << 20;
+  Recorder r;
+  const ir::Source x = r.random({kHosts, kWidth}, {1, kWidth / parts});
+  const ir::Source sum = r.sum(x, std::vector{0});
+  r.hold(r.add(x, sum));
+  Program program = r.take("all-reduce");
+  for (ir::Op& op : program.ops) {
+    if (op.outputs[0].grid.shape()[0] != kHosts) continue;
+    for (const place::Device& device : control.machine().devices) op.hint.devices.push_back(device.id);
+    op.hint.parts = {kHosts, 1};
+  }
+  return program;
+}
+
+TEST_CASE("what all read of a sum, where it is cut, is a reduce-scatter and an all-gather") {
+  Control control({.hosts = 8});
+  const auto run_with = [&](std::int64_t parts) {
+    return place_and_run(control, all_reduce(control, parts)).outcome;
+  };
+  const Outcome whole = run_with(1), cut = run_with(8);
+  constexpr std::int64_t kBytes = std::int64_t{8} * (8 << 20);
+  CHECK(cut.moved_bytes ==
+        2 * 7 * kBytes);  // the least there is (Patarasuk and Yuan 2009): no byte more than once to a host
+  CHECK(whole.moved_bytes == 2 * 7 * kBytes);
+  CHECK(cut.seconds <= 0.5 * whole.seconds);  // all ports at once, not one after the other
+}
+
 TEST_CASE("explain tells the bytes between hosts that trees send") {
   const Layout gpus{.hosts = 4, .workers_a_host = 4, .kind = place::kCudaKind};
   const Layout cores{.hosts = 4, .workers_a_host = 4};

@@ -27,7 +27,7 @@ struct Request {
   std::span<const Device> eligible;        // those that automatic placement may use for this op, sorted by id
   std::span<const ir::Placement> wanted;   // of later users with explicit devices and the same block counts
   const Speeds* speeds = nullptr;          // null: as if nothing had been measured
-  // Seconds of work that earlier ops of the same plan have given to each of `devices`; empty: none.
+  // When each of `devices` would be done with what earlier ops of the same plan have given it, in seconds; empty: none have.
   std::span<const double> busy_s = {};
   // When devices could have made their first blocks of what the op reads, in seconds, on average. Who has nothing to do before then
   // cannot use that time for it.
@@ -121,8 +121,8 @@ bool align_with(const Request& request, int operand, ir::Placement& out);
 bool wanted_by_product(const Request& product, int operand, ir::Placement& out);
 
 struct Estimate {
-  // Until the busiest device is done, computing and waiting for bytes, and a little for all traffic; counted from when the
-  // device with the least work so far would be free.
+  // Until the busiest device is done, computing and waiting for bytes, and a little for all traffic (of more than 64 devices, for that of
+  // 64 on average); counted from when the first device could begin: free, and with something to read (Request::ready_s).
   double seconds = 0;
   // Between devices, to where `request.wanted` wants the results and for the sum of partial products included.
   double moved_bytes = 0;
