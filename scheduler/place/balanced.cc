@@ -33,13 +33,17 @@ std::vector<std::int64_t> near_order(const ir::Shape& parts, double chunks_each)
   const std::size_t a = wide[0], b = wide[1];  // strips cut a; within a strip the walk goes along b
   const auto strips = std::clamp<std::int64_t>(
       std::llround(static_cast<double>(parts[a]) / std::max(1.0, std::sqrt(chunks_each))), 1, parts[a]);
-  const auto key = [&](std::int64_t chunk) {
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;  // the chunk last
+  std::vector<Key> keys;
+  keys.reserve(out.size());
+  for (const std::int64_t chunk : out) {
     const ir::Index at = ir::unravel(chunk, parts);
     const std::int64_t strip = at[a] * strips / parts[a];
     const std::int64_t along = strip % 2 == 0 ? at[b] : parts[b] - 1 - at[b];
-    return std::tuple(strip, along, along % 2 == 0 ? at[a] : -at[a], chunk);
-  };
-  std::sort(out.begin(), out.end(), [&](std::int64_t x, std::int64_t y) { return key(x) < key(y); });
+    keys.emplace_back(strip, along, along % 2 == 0 ? at[a] : -at[a], chunk);
+  }
+  std::sort(keys.begin(), keys.end());
+  std::transform(keys.begin(), keys.end(), out.begin(), [](const Key& key) { return std::get<3>(key); });
   return out;
 }
 
