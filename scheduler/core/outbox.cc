@@ -1,6 +1,7 @@
 #include "outbox.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tilewise::scheduler {
 
@@ -35,7 +36,7 @@ void log_to(State& s, WorkerId id, SharedEntry entry, Haste haste) {
   if (peer.log.empty()) s.with_log.push_back(id);
   peer.log.push_back(std::move(entry));
   if (haste == Haste::kNow)
-    peer.log_urgent = true;
+    peer.log_urgent = s.log_urgent = true;
   else
     s.lazy_at = std::min(s.lazy_at, s.now + s.options.lazy_ns);
 }
@@ -63,9 +64,9 @@ void flush_log(State& s, Peer& peer) {
 
 void flush_logs(State& s) {
   const bool due = s.now >= s.lazy_at;
+  if (!std::exchange(s.log_urgent, false) && !due) return;
   std::erase_if(s.with_log, [&](WorkerId id) {
     Peer& peer = s.peer(id);
-    if (peer.log.empty()) return true;  // it was lost
     if (!(peer.log_urgent || due)) return false;
     flush_log(s, peer);
     return true;

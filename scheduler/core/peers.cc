@@ -45,6 +45,7 @@ void strike_out(State& s, Peer& peer) {
   std::erase(s.live, id);
   peer.log.clear();
   peer.log_urgent = false;
+  std::erase(s.with_log, id);
   peer.introduction.reset();
   s.speeds.forget_links(id);
   for (const DeviceId device : peer.info.devices) {

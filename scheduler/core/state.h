@@ -406,6 +406,7 @@ struct State {
   std::map<DeviceId, msg::Stuck> stuck;  // latest report per device
   TimeNs stuck_at = 0;                   // when to act on them
   std::vector<WorkerId> with_log;  // peers with entries not yet sent, each once, in the order of their first
+  bool log_urgent = false;         // some peer's is, or was of one that has been lost
   TimeNs lazy_at = kNever;         // when to send the lazy entries that are left
   TimeNs liveness_at = 0;          // when to look at silent links again
   std::int64_t graphs_done = 0, graphs_failed = 0, tasks_done = 0, running = 0;
