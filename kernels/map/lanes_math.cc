@@ -22,20 +22,21 @@ using ir::DType;
 using ir::TapeOp;
 
 // vec: Highway's version; fallback: the C library's; good: where vec is used.
-#define TILEWISE_MATH(Name, hwy_function, std_function, domain) \
+#define TILEWISE_MATH(Name, hwy_function, std_function, Above, low, Below, high) \
   struct Name { \
     template <class D, class V> static HWY_INLINE V vec(D d, V x) { return hn::hwy_function(d, x); } \
-    template <class T> static HWY_INLINE bool good(T x) { \
+    template <class D, class V> static HWY_INLINE hn::Mask<D> good(D d, V x) { \
+      using T = hn::TFromD<D>; \
       constexpr bool kDouble = sizeof(T) == 8; \
       (void)kDouble; \
-      return domain; \
+      return hn::And(hn::Above(x, hn::Set(d, T(low))), hn::Below(x, hn::Set(d, T(high)))); \
     } \
     template <class T> static T fallback(T x) { return std_function(x); } \
   };
 // The bounds keep clear of overflow, subnormal results and the zeros near which Highway's reductions lose digits.
-TILEWISE_MATH(Exp, Exp, std::exp, x >= T(kDouble ? -700 : -87) && x <= T(kDouble ? 700 : 88))
-TILEWISE_MATH(Log, Log, std::log, x > T(0) && x < std::numeric_limits<T>::infinity())
-TILEWISE_MATH(SinOfNonzero, Sin, std::sin, x > T(-30) && x < T(30))
+TILEWISE_MATH(Exp, Exp, std::exp, Ge, kDouble ? -700 : -87, Le, kDouble ? 700 : 88)
+TILEWISE_MATH(Log, Log, std::log, Gt, 0, Lt, std::numeric_limits<T>::infinity())
+TILEWISE_MATH(SinOfNonzero, Sin, std::sin, Gt, -30, Lt, 30)
 #undef TILEWISE_MATH
 struct Sin : SinOfNonzero {  // Highway's makes +0 of -0
   template <class D, class V> static HWY_INLINE V vec(D d, V x) {
@@ -49,11 +50,15 @@ template <class Op, class T> HWY_INLINE void math_block(T* out, const T* a) {
   alignas(64) T in[kLaneBlock];
   std::memcpy(in, a, sizeof(in));  // out may be a
   bool good = true;
-  for (int j = 0; j < kLaneBlock; ++j) good &= Op::good(in[j]);
-  for (int j = 0; j < kLaneBlock; j += kStep) hn::StoreU(Op::vec(d, hn::Load(d, in + j)), d, out + j);
+  for (int j = 0; j < kLaneBlock; j += kStep) {
+    const auto x = hn::Load(d, in + j);
+    good &= hn::AllTrue(d, Op::good(d, x));
+    hn::StoreU(Op::vec(d, x), d, out + j);
+  }
   if (good) return;
+  const hn::CappedTag<T, 1> one;
   for (int j = 0; j < kLaneBlock; ++j) {
-    if (!Op::good(in[j])) out[j] = Op::fallback(in[j]);
+    if (!hn::AllTrue(one, Op::good(one, hn::Set(one, in[j])))) out[j] = Op::fallback(in[j]);
   }
 }
 

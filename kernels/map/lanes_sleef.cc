@@ -103,42 +103,48 @@ TILEWISE_BINARY(Hypot, hypot, u05, std::hypot)
 #undef TILEWISE_BINARY
 
 // Where SLEEF's answer is not the standard's or its digits run out, the C library's is taken, by the element's value alone.
-template <class Op> struct Domain {
-  template <class T> static HWY_INLINE bool good(T) { return true; }
-  template <class T> static T other(T x) { return x; }
-};
-#define TILEWISE_DOMAIN(Name, std_function, condition) \
+template <class Op> struct Domain { static constexpr bool kAll = true; };
+#define TILEWISE_DOMAIN(Name, std_function, Above, low, Below, high) \
   template <> struct Domain<Name> { \
-    template <class T> static HWY_INLINE bool good(T x) { \
+    static constexpr bool kAll = false; \
+    template <class D, class V> static HWY_INLINE hn::Mask<D> good(D d, V x) { \
+      using T = hn::TFromD<D>; \
       constexpr bool kDouble = sizeof(T) == 8; \
       (void)kDouble; \
-      return condition; \
+      return hn::And(hn::Above(x, hn::Set(d, T(low))), hn::Below(x, hn::Set(d, T(high)))); \
     } \
     template <class T> static T other(T x) { return std_function(x); } \
   };
 // Near the ends of the range intermediate results overflow or lose digits, or shortcuts are taken early.
-TILEWISE_DOMAIN(Sinh, std::sinh, x > T(kDouble ? -700 : -85) && x < T(kDouble ? 700 : 85))
-TILEWISE_DOMAIN(Cosh, std::cosh, x > T(kDouble ? -700 : -85) && x < T(kDouble ? 700 : 85))
-TILEWISE_DOMAIN(Expm1, std::expm1, x > T(kDouble ? -30 : -15) && x < T(kDouble ? 700 : 85))
-TILEWISE_DOMAIN(Log1p, std::log1p, x > T(-1) && x < T(kDouble ? 1e300 : 1e37))
-TILEWISE_DOMAIN(Cos, std::cos, x > T(-1e5) && x < T(1e5))
-TILEWISE_DOMAIN(Tan, std::tan, x > T(-30) && x < T(30))
-TILEWISE_DOMAIN(Asinh, std::asinh, x > T(kDouble ? -1e150 : -1e18) && x < T(kDouble ? 1e150 : 1e18))
-TILEWISE_DOMAIN(Acosh, std::acosh, x >= T(1) && x < T(kDouble ? 1e150 : 1e18))
-TILEWISE_DOMAIN(Atanh, std::atanh, x > T(-1) && x < T(1))
-TILEWISE_DOMAIN(Asin, std::asin, x >= T(-1) && x <= T(1))
-TILEWISE_DOMAIN(Acos, std::acos, x >= T(-1) && x < T(1))
+TILEWISE_DOMAIN(Sinh, std::sinh, Gt, kDouble ? -700 : -85, Lt, kDouble ? 700 : 85)
+TILEWISE_DOMAIN(Cosh, std::cosh, Gt, kDouble ? -700 : -85, Lt, kDouble ? 700 : 85)
+TILEWISE_DOMAIN(Expm1, std::expm1, Gt, kDouble ? -30 : -15, Lt, kDouble ? 700 : 85)
+TILEWISE_DOMAIN(Log1p, std::log1p, Gt, -1, Lt, kDouble ? 1e300 : 1e37)
+TILEWISE_DOMAIN(Cos, std::cos, Gt, -1e5, Lt, 1e5)
+TILEWISE_DOMAIN(Tan, std::tan, Gt, -30, Lt, 30)
+TILEWISE_DOMAIN(Asinh, std::asinh, Gt, kDouble ? -1e150 : -1e18, Lt, kDouble ? 1e150 : 1e18)
+TILEWISE_DOMAIN(Acosh, std::acosh, Ge, 1, Lt, kDouble ? 1e150 : 1e18)
+TILEWISE_DOMAIN(Atanh, std::atanh, Gt, -1, Lt, 1)
+TILEWISE_DOMAIN(Asin, std::asin, Ge, -1, Le, 1)
+TILEWISE_DOMAIN(Acos, std::acos, Ge, -1, Lt, 1)
 #undef TILEWISE_DOMAIN
 
 template <class Op, class T> void unary_block_of(T* out, const T* a) {
-  alignas(64) T in[kLaneBlock];
-  std::memcpy(in, a, sizeof(in));  // out may be a
-  bool good = true;
-  for (int j = 0; j < kLaneBlock; ++j) good &= Domain<Op>::good(in[j]);
-  call_block<Op>(out, in);
-  if (good) return;
-  for (int j = 0; j < kLaneBlock; ++j) {
-    if (!Domain<Op>::good(in[j])) out[j] = Domain<Op>::other(in[j]);
+  if constexpr (Domain<Op>::kAll) {
+    call_block<Op>(out, a);
+  } else {
+    const hn::CappedTag<T, kLaneBlock> d;
+    const hn::CappedTag<T, 1> one;
+    alignas(64) T in[kLaneBlock];
+    std::memcpy(in, a, sizeof(in));  // out may be a
+    bool good = true;
+    for (int j = 0; j < kLaneBlock; j += static_cast<int>(hn::Lanes(d)))
+      good &= hn::AllTrue(d, Domain<Op>::good(d, hn::Load(d, in + j)));
+    call_block<Op>(out, in);
+    if (good) return;
+    for (int j = 0; j < kLaneBlock; ++j) {
+      if (!hn::AllTrue(one, Domain<Op>::good(one, hn::Set(one, in[j])))) out[j] = Domain<Op>::other(in[j]);
+    }
   }
 }
 
