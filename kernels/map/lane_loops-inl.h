@@ -30,6 +30,30 @@ template <class Op, class T> HWY_INLINE void ternary_block(T* out, const T* a, c
   for (int j = 0; j < kLaneBlock; ++j) out[j] = Op::template apply<T>(a[j], b[j], c[j]);
 }
 
+// A vector function is taken for elements within an interval: good(). For others Op::fallback, by the element's value alone.
+#define TILEWISE_GOOD_WITHIN(Above, low, Below, high) \
+  template <class D, class V> static HWY_INLINE hwy::HWY_NAMESPACE::Mask<D> good(D d, V x) { \
+    namespace hn = hwy::HWY_NAMESPACE; \
+    using T = hn::TFromD<D>; \
+    constexpr bool kDouble = sizeof(T) == 8; \
+    (void)kDouble; \
+    return hn::And(hn::Above(x, hn::Set(d, T(low))), hn::Below(x, hn::Set(d, T(high)))); \
+  }
+template <class Op, class T> HWY_INLINE bool all_good(const T* in) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::CappedTag<T, kLaneBlock> d;
+  bool good = true;
+  for (int j = 0; j < kLaneBlock; j += static_cast<int>(hn::Lanes(d)))
+    good &= hn::AllTrue(d, Op::good(d, hn::LoadU(d, in + j)));
+  return good;
+}
+template <class Op, class T> HWY_NOINLINE void fall_back(T* out, const T* in) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::CappedTag<T, 1> one;
+  for (int j = 0; j < kLaneBlock; ++j)
+    if (!hn::AllTrue(one, Op::good(one, hn::Set(one, in[j])))) out[j] = Op::fallback(in[j]);
+}
+
 // The ragged end, through a padded block. Kept out of the loops: its arrays would cost them a frame on each call.
 template <class Op, class O, class A> HWY_NOINLINE void unary_rest(O* out, const A* a, std::size_t n) {
   A pa[kLaneBlock] = {};

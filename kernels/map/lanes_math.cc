@@ -21,16 +21,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 using ir::DType;
 using ir::TapeOp;
 
-// vec: Highway's version; fallback: the C library's; good: where vec is used.
+// vec: Highway's version; fallback: the C library's.
 #define TILEWISE_MATH(Name, hwy_function, std_function, Above, low, Below, high) \
   struct Name { \
     template <class D, class V> static HWY_INLINE V vec(D d, V x) { return hn::hwy_function(d, x); } \
-    template <class D, class V> static HWY_INLINE hn::Mask<D> good(D d, V x) { \
-      using T = hn::TFromD<D>; \
-      constexpr bool kDouble = sizeof(T) == 8; \
-      (void)kDouble; \
-      return hn::And(hn::Above(x, hn::Set(d, T(low))), hn::Below(x, hn::Set(d, T(high)))); \
-    } \
+    TILEWISE_GOOD_WITHIN(Above, low, Below, high) \
     template <class T> static T fallback(T x) { return std_function(x); } \
   };
 // The bounds keep clear of overflow, subnormal results and the zeros near which Highway's reductions lose digits.
@@ -49,17 +44,8 @@ template <class Op, class T> HWY_INLINE void math_block(T* out, const T* a) {
   constexpr int kStep = static_cast<int>(HWY_LANES(T) < kLaneBlock ? HWY_LANES(T) : kLaneBlock);
   alignas(64) T in[kLaneBlock];
   std::memcpy(in, a, sizeof(in));  // out may be a
-  bool good = true;
-  for (int j = 0; j < kLaneBlock; j += kStep) {
-    const auto x = hn::Load(d, in + j);
-    good &= hn::AllTrue(d, Op::good(d, x));
-    hn::StoreU(Op::vec(d, x), d, out + j);
-  }
-  if (good) return;
-  const hn::CappedTag<T, 1> one;
-  for (int j = 0; j < kLaneBlock; ++j) {
-    if (!hn::AllTrue(one, Op::good(one, hn::Set(one, in[j])))) out[j] = Op::fallback(in[j]);
-  }
+  for (int j = 0; j < kLaneBlock; j += kStep) hn::StoreU(Op::vec(d, hn::Load(d, in + j)), d, out + j);
+  if (!all_good<Op>(in)) fall_back<Op>(out, in);
 }
 
 template <class Op, class T> void math_lane(const LaneArgs& args) {

@@ -107,13 +107,8 @@ template <class Op> struct Domain { static constexpr bool kAll = true; };
 #define TILEWISE_DOMAIN(Name, std_function, Above, low, Below, high) \
   template <> struct Domain<Name> { \
     static constexpr bool kAll = false; \
-    template <class D, class V> static HWY_INLINE hn::Mask<D> good(D d, V x) { \
-      using T = hn::TFromD<D>; \
-      constexpr bool kDouble = sizeof(T) == 8; \
-      (void)kDouble; \
-      return hn::And(hn::Above(x, hn::Set(d, T(low))), hn::Below(x, hn::Set(d, T(high)))); \
-    } \
-    template <class T> static T other(T x) { return std_function(x); } \
+    TILEWISE_GOOD_WITHIN(Above, low, Below, high) \
+    template <class T> static T fallback(T x) { return std_function(x); } \
   };
 // Near the ends of the range intermediate results overflow or lose digits, or shortcuts are taken early.
 TILEWISE_DOMAIN(Sinh, std::sinh, Gt, kDouble ? -700 : -85, Lt, kDouble ? 700 : 85)
@@ -133,18 +128,10 @@ template <class Op, class T> void unary_block_of(T* out, const T* a) {
   if constexpr (Domain<Op>::kAll) {
     call_block<Op>(out, a);
   } else {
-    const hn::CappedTag<T, kLaneBlock> d;
-    const hn::CappedTag<T, 1> one;
     alignas(64) T in[kLaneBlock];
     std::memcpy(in, a, sizeof(in));  // out may be a
-    bool good = true;
-    for (int j = 0; j < kLaneBlock; j += static_cast<int>(hn::Lanes(d)))
-      good &= hn::AllTrue(d, Domain<Op>::good(d, hn::Load(d, in + j)));
     call_block<Op>(out, in);
-    if (good) return;
-    for (int j = 0; j < kLaneBlock; ++j) {
-      if (!hn::AllTrue(one, Domain<Op>::good(one, hn::Set(one, in[j])))) out[j] = Domain<Op>::other(in[j]);
-    }
+    if (!all_good<Domain<Op>>(in)) fall_back<Domain<Op>>(out, in);
   }
 }
 

@@ -105,8 +105,7 @@ class Balanced final : public Policy {
   static bool is_here(const Request& request, const Input& input) {
     if (input.placement == nullptr || input.array->grid.block_count() == 0) return false;
     const DeviceId owner = input.placement->owner(ir::Index(input.array->grid.counts().size(), 0));
-    return std::any_of(request.eligible.begin(), request.eligible.end(),
-                       [&](const Device& d) { return d.id == owner; });
+    return find_device(request.eligible, owner) != nullptr;
   }
   // Equal devices, equally busy, and a regular grid gives none of them more than it has to.
   static bool even_tiles(const Request& request, const ir::Shape& counts, const Pace& pace) {

@@ -16,15 +16,9 @@ constexpr double kTrafficWeight = 0.05;  // of all bytes on the way, beside the 
 constexpr double kTrafficDevices =
     64;  // of more, as if these had an even part of it: else it would outweigh all the rest
 
-const Device* find(std::span<const Device> devices, DeviceId id) {
-  const auto it = std::lower_bound(devices.begin(), devices.end(), id,
-                                   [](const Device& d, DeviceId wanted) { return d.id < wanted; });
-  return it != devices.end() && it->id == id ? &*it : nullptr;
-}
-
 // A client's endpoint and devices that left are elsewhere.
 LinkSpeed link(const Request& request, DeviceId from, DeviceId to) {
-  const Device *a = find(request.devices, from), *b = find(request.devices, to);
+  const Device *a = find_device(request.devices, from), *b = find_device(request.devices, to);
   static const Device elsewhere{.host = ~0u};
   if (a == nullptr && b == nullptr) return {};
   return link_of(request, a == nullptr ? elsewhere : *a, b == nullptr ? elsewhere : *b);
@@ -94,13 +88,19 @@ double busy_least(const Request& request) {
 
 }  // namespace
 
+const Device* find_device(std::span<const Device> devices, DeviceId id) {
+  const auto it = std::lower_bound(devices.begin(), devices.end(), id,
+                                   [](const Device& d, DeviceId wanted) { return d.id < wanted; });
+  return it != devices.end() && it->id == id ? &*it : nullptr;
+}
+
 LinkSpeed link_of(const Request& request, const Device& from, const Device& to) {
   return request.speeds == nullptr ? link_between(from, to) : request.speeds->link(from, to);
 }
 
 double busy_so_far(const Request& request, const Device& device) {
   if (request.busy_s.empty()) return 0;
-  const Device* at = find(request.devices, device.id);
+  const Device* at = find_device(request.devices, device.id);
   if (at == nullptr) return 0;
   return std::max(request.ready_s, request.busy_s[static_cast<std::size_t>(at - request.devices.data())]);
 }
@@ -150,8 +150,8 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
               static_cast<double>(std::max<std::int64_t>(1, placement.owned_count(here, users[0].points)));
         bool large = bytes > static_cast<double>(kTreeBytes);
         bytes *= blocks;
-        const Device *from = find(request.devices, input.placement->owner(block)),
-                     *to = find(request.devices, here);
+        const Device *from = find_device(request.devices, input.placement->owner(block)),
+                     *to = find_device(request.devices, here);
         if (request.cuts && !speed.mapped && from != nullptr && to != nullptr &&
             (!from->worker || from->worker != to->worker)) {
           const double piece = piece_bytes(op, read, input.array->dtype);
@@ -199,10 +199,10 @@ Estimate estimate(const Request& request, const ir::Placement& placement) {
   std::vector<double> ratios;
   if (request.speeds != nullptr) ratios = request.speeds->coarse_ratios(request.eligible, family);
   for (const DeviceId id : placement.devices()) {
-    const Device* device = find(request.devices, id);
+    const Device* device = find_device(request.devices, id);
     double step_s = work_s / looked_at;
     if (device != nullptr) {
-      const Device* eligible = find(request.eligible, id);
+      const Device* eligible = find_device(request.eligible, id);
       if (eligible != nullptr && !ratios.empty())
         step_s *= ratios[static_cast<std::size_t>(eligible - request.eligible.data())];
       else if (request.speeds != nullptr)

@@ -1,6 +1,8 @@
 #include <tilewise/ir/cost.h>
 #include <tilewise/place/levels.h>
 
+#include "shares.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -17,9 +19,8 @@ const Device kElsewhere{.host = ~0u};
 
 // A client's endpoint and devices that left are elsewhere.
 const Device& Levels::device(DeviceId id) const {
-  const auto it = std::lower_bound(devices_.begin(), devices_.end(), id,
-                                   [](const Device& d, DeviceId wanted) { return d.id < wanted; });
-  return it != devices_.end() && it->id == id ? *it : kElsewhere;
+  const Device* found = find_device(devices_, id);
+  return found != nullptr ? *found : kElsewhere;
 }
 
 double Levels::moves_s(const Input& input, std::int64_t block, DeviceId to) const {

@@ -18,12 +18,6 @@ constexpr double kTaskS = 1e-6;
 // Of bytes copied where they are; deliberately no measured figure: it decides what a plan looks like.
 constexpr double kCutBytesPerS = 10e9, kCudaCutBytesPerS = 200e9;
 
-const Device* find(std::span<const Device> devices, DeviceId id) {
-  const auto it = std::lower_bound(devices.begin(), devices.end(), id,
-                                   [](const Device& d, DeviceId wanted) { return d.id < wanted; });
-  return it != devices.end() && it->id == id ? &*it : nullptr;
-}
-
 // Seconds and bytes of what arrives at a device, or at another host than the owner's.
 class Arrivals {
  public:
@@ -106,13 +100,13 @@ class Cutter {
     std::int64_t looks = 0;
     for (std::int64_t c = 0; c < cells_.count(); ++c) {
       const Cell cell = cells_.at(c);
-      const Device* owner = find(request_.devices, cell.owner);
+      const Device* owner = find_device(request_.devices, cell.owner);
       Far& far = far_.emplace_back();
       apart_.push_back(0);
       if (owner == nullptr) continue;  // a client's, or lost: nobody can cut there
       far.owner = owner;
       for (const DeviceId id : cell.readers) {
-        const Device* reader = find(request_.devices, id);
+        const Device* reader = find_device(request_.devices, id);
         if (reader == nullptr || id == owner->id) continue;
         const LinkSpeed link = link_of(request_, *owner, *reader);
         if (link.mapped || link.bytes_per_s == 0 || (owner->worker && owner->worker == reader->worker))
@@ -124,7 +118,8 @@ class Cutter {
       far.parts = cell.parts;
       looks += cell.parts.volume() * static_cast<std::int64_t>(far.readers.size());
       if (looks > kMaxLooks) return false;
-      if (cell.elements > kMuchOfBlock * cell.block_elements || find(makers_, owner->id) == nullptr) continue;
+      if (cell.elements > kMuchOfBlock * cell.block_elements || find_device(makers_, owner->id) == nullptr)
+        continue;
       apart_.back() = 1;
     }
     return std::find(apart_.begin(), apart_.end(), 1) != apart_.end();
@@ -140,7 +135,7 @@ class Cutter {
       ir::Index at = ir::unravel(i, counts);
       for (std::size_t d = 0; d < at.size(); ++d) at[d] += box.lo[d];
       const Device* owner = far_[static_cast<std::size_t>(ir::ravel(at, cells_.counts()))].owner;
-      if (owner == nullptr || find(makers_, owner->id) == nullptr) return false;
+      if (owner == nullptr || find_device(makers_, owner->id) == nullptr) return false;
       owners.push_back(owner->id.value);
     }
     std::vector<ir::Piece> rules;
@@ -194,7 +189,7 @@ class Cutter {
       for (const std::int64_t extent : part.pieces.shape()) bytes *= static_cast<double>(extent);
       for (const DeviceId id : part.placement.devices()) {
         const double pieces = static_cast<double>(part.placement.owned_count(id));
-        const double rate = find(makers_, id)->kind == kCudaKind ? kCudaCutBytesPerS : kCutBytesPerS;
+        const double rate = find_device(makers_, id)->kind == kCudaKind ? kCudaCutBytesPerS : kCutBytesPerS;
         making[id] += bytes * pieces / blocks / rate + kTaskS * pieces;
         made_[id].bytes += bytes * pieces / blocks;
         made_[id].largest =
@@ -226,7 +221,8 @@ class Cutter {
 
   bool fits() const {
     return std::all_of(made_.begin(), made_.end(), [&](const auto& made) {
-      return find(makers_, made.first)->room_for(made.second.bytes, made.second.largest) == Room::kAmple;
+      return find_device(makers_, made.first)->room_for(made.second.bytes, made.second.largest) ==
+             Room::kAmple;
     });
   }
 

@@ -5,6 +5,9 @@
 
 namespace tilewise::place {
 
+// None: null. Sorted by id.
+const Device* find_device(std::span<const Device> devices, DeviceId id);
+
 // As measured, or by topology.
 LinkSpeed link_of(const Request& request, const Device& from, const Device& to);
 
