@@ -223,6 +223,48 @@ void neighbours(const Subject& subject) {
   }
 }
 
+// Tapes of one float dtype, which hosts join into chains: values that are read again later, more operands than a chain takes
+// (eight), more instructions (32), functions that go through memory, repeated operands, every length around a block's.
+void chains(const Subject& subject) {
+  if (subject.device.info().kind == device::Kind::kCuda)
+    return;  // one loop anyway, and each takes NVRTC long
+  Prng prng(subject.seed + 9);
+  constexpr TapeOp kOps[] = {
+      TapeOp::kAdd,   TapeOp::kSub, TapeOp::kMul,  TapeOp::kDiv,   TapeOp::kMinimum, TapeOp::kMaximum,
+      TapeOp::kNeg,   TapeOp::kAbs, TapeOp::kSqrt, TapeOp::kFloor, TapeOp::kCeil,    TapeOp::kTrunc,
+      TapeOp::kRound, TapeOp::kExp, TapeOp::kTanh, TapeOp::kPow,   TapeOp::kSign};
+  for (int round = 0; round < subject.share_of(300); ++round) {
+    const DType t = round % 2 == 0 ? DType::kFloat64 : DType::kFloat32;
+    const std::int64_t n = round % 10 == 0 ? 3000 : prng.between(0, 140);
+    const int operands = static_cast<int>(prng.between(1, 12));
+    ir::Tape tape;
+    std::vector<Array> inputs;
+    for (int k = 0; k < operands; ++k) {
+      tape.code.push_back(instr(TapeOp::kLoad, t, 0, 0, 0, k));
+      inputs.push_back(Array::contiguous(t, {n}));
+      fill_random(prng, inputs.back(), true);
+      if (prng.chance(0.2)) inputs.back().strides[0] = 0;
+    }
+    for (std::int64_t left = prng.between(1, round % 7 == 0 ? 120 : 12); left > 0; --left) {
+      const auto have = static_cast<std::int64_t>(tape.code.size());
+      const auto any = [&] {  // the latest, or one of all
+        return static_cast<int>(prng.chance(0.6) ? have - 1 : prng.between(0, have - 1));
+      };
+      const TapeOp op = kOps[prng.below(std::size(kOps))];
+      const int a = any(), b = any();
+      tape.code.push_back(ir::arity_of(op) == 1 ? instr(op, t, a) : instr(op, t, a, b));
+    }
+    if (prng.chance(0.3)) name_outputs(prng, tape);
+    Step step = map_step(tape, std::move(inputs), ir::box_of({n}), {n});
+    const std::vector<Array> each = unfused(subject, step);
+    run(subject, step);
+    for (std::size_t o = 0; o < each.size(); ++o)
+      check_same(step.outputs[o], each[o],
+                 "chains, output " + std::to_string(o) + " of " + std::to_string(each.size()) + ", %" +
+                     std::to_string(tape.output(o)) + "\n" + ir::to_string(tape));
+  }
+}
+
 // A value computed from constants alone is one block, repeated; its memory may be wanted for the result.
 void repeated_values(const Subject& subject) {
   Prng prng(subject.seed + 4);
@@ -307,6 +349,7 @@ void limits(const Subject& subject) {
 void conform_tapes(const Subject& subject) {
   repeated_values(subject);
   neighbours(subject);
+  chains(subject);
   random_tapes(subject);
   taken_memory(subject);
   positions(subject);

@@ -28,7 +28,7 @@ Status host(const KernelCall& call, const PluginTable*) {
   std::array<std::byte*, limits::kMaxOutputs> outs{};
   for (std::size_t i = 0; i < call.outputs.size(); ++i)
     outs[i] = static_cast<std::byte*>(call.outputs[i].data);
-  evaluator.eval_all(total, {outs.data(), call.outputs.size()});
+  evaluator.eval_all(total, {outs.data(), call.outputs.size()}, evaluator.outgrows_caches(total));
   return {};
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace tilewise::kernels::map {
 
@@ -12,11 +13,17 @@ namespace tilewise::kernels::map {
 // element's bits never depend on where it stands. A splat is one block that holds the same value throughout.
 constexpr int kLaneBlock = 32;
 
+constexpr int kMaxLaneArgs = 8;  // of a chain; of other loops three
+
+struct ChainStep;
 struct LaneArgs {
-  void* out = nullptr;                              // n elements; may be one of `in` when sizes are equal
-  const void* in[3] = {nullptr, nullptr, nullptr};  // n elements, or one block for splats
-  bool splat[3] = {false, false, false};
+  void* out = nullptr;                // n elements; may be one of `in` when sizes are equal
+  const void* in[kMaxLaneArgs] = {};  // n elements, or one block for splats
+  bool splat[kMaxLaneArgs] = {};
   std::int64_t n = 0;
+  // For the loop of chains (chain.h).
+  std::span<const ChainStep> steps;
+  bool streams = false;  // the result goes past the caches; `out` is aligned to kStreamed
 };
 using LaneFn = void (*)(const LaneArgs&);
 
@@ -32,9 +39,10 @@ LaneFn find_narrow(ir::DType to);
 LaneFn find_fit(ir::DType to);
 LaneFn find_nextafter(ir::DType t);  // of 16-bit floats, on float32
 
-// Two of them in one: outer(inner(a, b), c), or outer(c, inner(a, b)) unless `first`; without c for a unary outer,
-// without b for a unary inner. All of dtype `t`. Null for pairs that are not worth a loop of their own.
-LaneFn find_fused(ir::TapeOp outer, ir::TapeOp inner, bool first, ir::DType t);
+// Copies past the caches; `to` is aligned to kStreamed. What was stored so is seen by other threads after stream_end() only.
+constexpr std::size_t kStreamed = 64;
+void stream_copy(void* to, const void* from, std::size_t bytes);
+void stream_end();
 
 // Philox blocks [first, first + n) as their little-endian words, two 64-bit values a block. See random_spec.h.
 using PhiloxFn = void (*)(std::uint64_t key, std::uint64_t first, std::int64_t n, std::uint64_t* out);

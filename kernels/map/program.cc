@@ -180,48 +180,8 @@ class Lowering {
 
   Program& program_;
   std::vector<std::uint16_t> value_;  // of the tape's instructions: where they are in the program
-  std::vector<TapeOp> ops_;           // of the program's instructions; kLoad: none that is ever fused
+  std::vector<TapeOp> ops_;           // of the program's instructions; kLoad: none that joins a chain
 };
-
-// Joins an instruction with the only reader of its result where one loop does both: loads, stores and dispatch of what
-// lies between are saved. `ops[i]` is what code[i] came from.
-void fuse_pairs(Program& program, const std::vector<TapeOp>& ops) {
-  const std::size_t n = program.code.size();
-  std::array<std::uint16_t, Program::kMaxCode> uses{}, moved{};
-  for (const ProgramInstr& in : program.code) {
-    for (int k = 0; k < in.arity; ++k) ++uses[in.args[k]];
-  }
-  for (const std::uint16_t at : program.results) ++uses[at];
-  std::array<bool, Program::kMaxCode> joined{}, gone{};
-  for (std::size_t i = 0; i < n; ++i) {
-    ProgramInstr& outer = program.code[i];
-    if (outer.kind != Kind::kLane || outer.arity > 2) continue;
-    for (int k = 0; k < outer.arity; ++k) {
-      const std::uint16_t at = outer.args[k];
-      const ProgramInstr& inner = program.code[at];
-      if (inner.kind != Kind::kLane || uses[at] != 1 || joined[at] || inner.dtype != outer.dtype) continue;
-      const LaneFn lane = find_fused(ops[i], ops[at], k == 0, outer.dtype);
-      if (lane == nullptr) continue;
-      const std::uint16_t other = outer.args[1 - k];
-      outer.lane = lane;
-      for (int a = 0; a < inner.arity; ++a) outer.args[a] = inner.args[a];
-      if (outer.arity == 2) outer.args[inner.arity] = other;
-      outer.arity = static_cast<std::uint8_t>(outer.arity - 1 + inner.arity);
-      joined[i] = gone[at] = true;
-      break;
-    }
-  }
-  std::uint16_t kept = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    moved[i] = kept;
-    if (gone[i]) continue;
-    ProgramInstr in = program.code[i];
-    for (int k = 0; k < in.arity; ++k) in.args[k] = moved[in.args[k]];
-    program.code[kept++] = in;
-  }
-  program.code.resize(kept);
-  for (std::uint16_t& at : program.results) at = moved[at];
-}
 
 void allocate_slots(Program& program) {
   const std::size_t n = program.code.size();
@@ -235,7 +195,7 @@ void allocate_slots(Program& program) {
   boost::container::small_vector<std::uint16_t, 64> free;
   for (std::size_t i = 0; i < n; ++i) {
     ProgramInstr& in = program.code[i];
-    boost::container::static_vector<std::uint16_t, 3> later;
+    boost::container::static_vector<std::uint16_t, kMaxLaneArgs + 1> later;
     for (int k = 0; k < in.arity; ++k) {
       const std::uint16_t a = in.args[k];
       bool seen = last[a] != i;
@@ -282,7 +242,7 @@ Result<Program> Program::make(const ir::Tape& tape, std::optional<ir::DType> as)
   for (const ir::TapeInstr& in : tape.code) TW_TRY(lowering.add(tape, in));
   for (std::size_t i = 0; i < tape.output_count(); ++i)
     TW_TRY(lowering.finish(tape.output(i), tape.result(i), as.value_or(tape.result(i))));
-  fuse_pairs(program, lowering.ops());
+  join_chains(program, lowering.ops());
   allocate_slots(program);
   return program;
 }

@@ -4,9 +4,11 @@
 
 #include <boost/container/small_vector.hpp>
 
+#include "map/chain.h"
 #include "map/lanes.h"
 
 #include <optional>
+#include <span>
 
 namespace tilewise::kernels::map {
 
@@ -14,9 +16,10 @@ struct ProgramInstr {
   enum class Kind : std::uint8_t { kLoad, kConst, kIota, kRandom, kRandomBelow, kLane } kind = Kind::kConst;
   ir::DType dtype = ir::DType::kFloat64;  // of the elements in the tile
   std::uint8_t arity = 0;
-  std::uint16_t args[3] = {0, 0, 0};
+  std::uint16_t args[kMaxLaneArgs] = {};
   std::uint16_t slot = 0;    // tile buffer of the result, shared by instructions whose lives do not overlap
   std::uint16_t source = 0;  // kLoad, kIota, kRandom*: which of the program's sources
+  std::uint16_t first_step = 0, step_count = 0;  // of a chain: those of the program's steps that it takes
   LaneFn lane = nullptr;
   RandomFn random = nullptr;
   std::int64_t imm_i = 0;
@@ -31,6 +34,7 @@ struct ProgramInstr {
 struct Program {
   static constexpr int kMaxCode = 3 * limits::kMaxTapeInstructions + 4 * limits::kMaxOutputs;
   boost::container::small_vector<ProgramInstr, 32> code;
+  boost::container::small_vector<ChainStep, 32> steps;  // of chains
   int slots = 0;
   int sources = 0;
   std::int64_t width = 8;  // bytes of the widest element
@@ -38,6 +42,9 @@ struct Program {
   boost::container::static_vector<std::uint16_t, limits::kMaxOutputs> results;
 
   ir::DType result(std::size_t i = 0) const { return code[results[i]].dtype; }
+  std::span<const ChainStep> steps_of(const ProgramInstr& in) const {
+    return std::span(steps.data(), steps.size()).subspan(in.first_step, in.step_count);
+  }
   bool is_one_load() const { return code.size() == 1 && code[0].kind == ProgramInstr::Kind::kLoad; }
 
   // `as`: converts the result of a tape of one output to this dtype. kUnsupported names the instruction and its dtypes.

@@ -36,6 +36,7 @@ bool StraightTape::build(const Program& program, const Operand* operands, std::b
     } else if (in.kind == Kind::kLane) {
       Lane lane;
       lane.fn = in.lane;
+      lane.args.steps = program.steps_of(in);
       bool splat = true;
       for (int k = 0; k < in.arity; ++k) {
         const Value& value = values[in.args[k]];
@@ -73,6 +74,15 @@ bool StraightTape::build(const Program& program, const Operand* operands, std::b
   return true;
 }
 
+bool StraightTape::stream(std::size_t result) {
+  const auto reads = [&](const Reader& reader) { return reader.result == result; };
+  if (std::any_of(readers_.begin(), readers_.end(), reads)) return false;
+  LaneArgs& args = lanes_[results_[result].lane].args;
+  args.streams = !args.steps.empty();
+  results_[result].streams = results_[result].staged = args.steps.empty();
+  return true;
+}
+
 void StraightTape::sweep(std::int64_t begin, std::int64_t n, std::int64_t tile,
                          std::span<std::byte* const> outs) {
   for (const Stream& stream : streams_) {
@@ -80,6 +90,8 @@ void StraightTape::sweep(std::int64_t begin, std::int64_t n, std::int64_t tile,
   }
   std::array<std::byte*, limits::kMaxOutputs> at{};
   std::copy(outs.begin(), outs.end(), at.begin());
+  const bool staged = std::any_of(results_.begin(), results_.end(), [](const Result& r) { return r.staged; });
+  if (lanes_.size() == 1 && !staged) tile = n;  // nothing lies between loops
   while (n > 0) {
     const std::int64_t count = std::min(tile, n);
     for (std::size_t r = 0; r < results_.size(); ++r)
@@ -96,7 +108,10 @@ void StraightTape::sweep(std::int64_t begin, std::int64_t n, std::int64_t tile,
     }
     for (std::size_t r = 0; r < results_.size(); ++r) {
       const std::int64_t bytes = count * results_[r].size;
-      if (results_[r].staged) std::memcpy(at[r], results_[r].slot, static_cast<std::size_t>(bytes));
+      if (results_[r].streams)
+        stream_copy(at[r], results_[r].slot, static_cast<std::size_t>(bytes));
+      else if (results_[r].staged)
+        std::memcpy(at[r], results_[r].slot, static_cast<std::size_t>(bytes));
       at[r] += bytes;
     }
     n -= count;

@@ -22,6 +22,8 @@ class StraightTape {
              std::int64_t tile_bytes);
   // This result stays in its slot until the tile's last loop has run, and is copied then.
   void stage(std::size_t result) { results_[result].staged = true; }
+  // This result goes past the caches. Only where no later loop reads it; false: it stays as it was.
+  bool stream(std::size_t result);
   // Elements [begin, begin + n) of each result at its `outs`, `tile` at a time: what moves is set once and then moves on.
   void sweep(std::int64_t begin, std::int64_t n, std::int64_t tile, std::span<std::byte* const> outs);
 
@@ -40,7 +42,7 @@ class StraightTape {
     std::uint16_t lane = 0;
     std::int64_t size = 1;  // of an element
     const void* slot = nullptr;
-    bool staged = false;
+    bool staged = false, streams = false;
   };
   struct Reader {  // an argument that is a result: read where that is written
     std::uint16_t lane = 0;
