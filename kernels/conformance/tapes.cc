@@ -240,15 +240,21 @@ void chains(const Subject& subject) {
     ir::Tape tape;
     std::vector<Array> inputs;
     for (int k = 0; k < operands; ++k) {
-      tape.code.push_back(instr(TapeOp::kLoad, t, 0, 0, 0, k));
-      inputs.push_back(Array::contiguous(t, {n}));
+      const DType c = t == DType::kFloat64 ? DType::kComplex128 : DType::kComplex64;
+      const bool complex = prng.chance(0.1);  // its magnitude, which has an argument of another dtype
+      tape.code.push_back(instr(TapeOp::kLoad, complex ? c : t, 0, 0, 0, k));
+      inputs.push_back(Array::contiguous(complex ? c : t, {n}));
       fill_random(prng, inputs.back(), true);
       if (prng.chance(0.2)) inputs.back().strides[0] = 0;
+      if (complex) tape.code.push_back(instr(TapeOp::kAbs, t, static_cast<int>(tape.code.size()) - 1));
     }
     for (std::int64_t left = prng.between(1, round % 7 == 0 ? 120 : 12); left > 0; --left) {
       const auto have = static_cast<std::int64_t>(tape.code.size());
       const auto any = [&] {  // the latest, or one of all
-        return static_cast<int>(prng.chance(0.6) ? have - 1 : prng.between(0, have - 1));
+        std::int64_t at = have - 1;
+        while (tape.code[static_cast<std::size_t>(at)].dtype != t || prng.chance(0.4))
+          at = prng.between(0, have - 1);
+        return static_cast<int>(at);
       };
       const TapeOp op = kOps[prng.below(std::size(kOps))];
       const int a = any(), b = any();

@@ -34,8 +34,10 @@ class Joining {
   ChainStep step_of(std::size_t i) const {
     ChainStep step{.op = ops_[i]};
     const ProgramInstr& in = program_.code[i];
-    if (find_chain_step(step, in.dtype) == nullptr && in.arity == 1 &&
-        program_.code[in.args[0]].dtype == in.dtype)
+    for (int k = 0; k < in.arity; ++k)
+      if (program_.code[in.args[k]].dtype != in.dtype)
+        return step;  // comparisons, magnitudes of complex numbers
+    if (find_chain_step(step, in.dtype) == nullptr && in.arity == 1)
       step.what = ChainStep::What::kCall, step.lane = in.lane;
     step.fn = find_chain_step(step, in.dtype);
     return step;

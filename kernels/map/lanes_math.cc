@@ -1,5 +1,5 @@
-// Transcendental lanes (more of them in lanes_sleef.cc). Highway's functions inside the domain where they were measured to be good (README, "Accuracy"),
-// the C library for the elements outside it; which of the two is a function of the element's value alone.
+// Transcendental lanes (more of them in lanes_sleef.cc). Our own functions and Highway's inside the domain where they were measured
+// to be good (README, "Accuracy"), the C library for the elements outside it; which of the two is a function of the element's value alone.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "map/lanes_math.cc"
 #include <hwy/foreach_target.h>
@@ -9,6 +9,7 @@
 
 #include <cmath>
 
+#include "map/exponential-inl.h"
 #include "map/lane_loops-inl.h"
 #include "map/lanes_targets.h"
 #include "map/scalar_ops-inl.h"
@@ -25,27 +26,63 @@ using ir::TapeOp;
 #define TILEWISE_MATH(Name, hwy_function, std_function, Above, low, Below, high) \
   struct Name { \
     template <class D, class V> static HWY_INLINE V vec(D d, V x) { return hn::hwy_function(d, x); } \
+    template <class T> static constexpr bool kVector = true; \
     TILEWISE_GOOD_WITHIN(Above, low, Below, high) \
     template <class T> static T fallback(T x) { return std_function(x); } \
   };
 // The bounds keep clear of overflow, subnormal results and the zeros near which Highway's reductions lose digits.
-TILEWISE_MATH(Exp, Exp, std::exp, Ge, kDouble ? -700 : -87, Le, kDouble ? 700 : 88)
+TILEWISE_MATH(HighwayExp, Exp, std::exp, Ge, kDouble ? -700 : -87, Le, kDouble ? 700 : 88)
 TILEWISE_MATH(Log, Log, std::log, Gt, 0, Lt, std::numeric_limits<T>::infinity())
 TILEWISE_MATH(SinOfNonzero, Sin, std::sin, Gt, -30, Lt, 30)
 #undef TILEWISE_MATH
+constexpr bool kFma = HWY_TARGET != HWY_SCALAR;  // without it what wants it is the C library's
+struct Exp : HighwayExp {
+  template <class T> static constexpr bool kVector = sizeof(T) == 4 || kFma;
+  template <class D, class V> static HWY_INLINE V vec(D d, V x) {
+    if constexpr (sizeof(hn::TFromD<D>) == 4)
+      return HighwayExp::vec(d, x);
+    else
+      return FastExp::vec(d, x);
+  }
+};
+struct Tanh : FastTanh {
+  template <class T> static constexpr bool kVector = kFma;
+  template <class D, class V> static HWY_INLINE hn::Mask<D> good(D d, V) {
+    return hn::FirstN(d, hn::MaxLanes(d));
+  }
+  template <class T> static T fallback(T x) { return std::tanh(x); }
+};
 struct Sin : SinOfNonzero {  // Highway's makes +0 of -0
   template <class D, class V> static HWY_INLINE V vec(D d, V x) {
     return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, SinOfNonzero::vec(d, x));
   }
 };
 
-template <class Op, class T> HWY_INLINE void math_block(T* out, const T* a) {
+template <class Op, class T> HWY_NOINLINE void mixed_block(T* out, const T* a) {
   const hn::CappedTag<T, kLaneBlock> d;
-  constexpr int kStep = static_cast<int>(HWY_LANES(T) < kLaneBlock ? HWY_LANES(T) : kLaneBlock);
-  alignas(64) T in[kLaneBlock];
+  T in[kLaneBlock];
   std::memcpy(in, a, sizeof(in));  // out may be a
-  for (int j = 0; j < kLaneBlock; j += kStep) hn::StoreU(Op::vec(d, hn::Load(d, in + j)), d, out + j);
-  if (!all_good<Op>(in)) fall_back<Op>(out, in);
+  for (std::size_t j = 0; j < kLaneBlock; j += hn::MaxLanes(d))
+    hn::StoreU(Op::vec(d, hn::LoadU(d, in + j)), d, out + j);
+  fall_back<Op>(out, in);
+}
+
+template <class Op, class T> HWY_INLINE void math_block(T* out, const T* a) {
+  if constexpr (!Op::template kVector<T>) {
+    for (int j = 0; j < kLaneBlock; ++j) out[j] = Op::fallback(a[j]);
+  } else {
+    const hn::CappedTag<T, kLaneBlock> d;
+    constexpr std::size_t kLanes = hn::MaxLanes(d), kVectors = kLaneBlock / kLanes;
+    decltype(hn::Zero(d)) y[kVectors];  // stays in registers until it is known that all are good
+    auto good = hn::FirstN(d, kLanes);
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      const auto x = hn::LoadU(d, a + v * kLanes);
+      good = hn::And(good, Op::good(d, x));
+      y[v] = Op::vec(d, x);
+    }
+    if (!hn::AllTrue(d, good)) return mixed_block<Op>(out, a);
+    for (std::size_t v = 0; v < kVectors; ++v) hn::StoreU(y[v], d, out + v * kLanes);
+  }
 }
 
 template <class Op, class T> void math_lane(const LaneArgs& args) {
@@ -102,6 +139,7 @@ LaneFn math_of(TapeOp op, DType t) {
     case TapeOp::kExp: return math_float<Exp>(t);
     case TapeOp::kLog: return math_float<Log>(t);
     case TapeOp::kSin: return math_float<Sin>(t);
+    case TapeOp::kTanh: return math_float<Tanh>(t);
     case TapeOp::kLogaddexp:
       if (t == DType::kFloat32) return binary_lane<Logaddexp, float, float>;
       return t == DType::kFloat64 ? binary_lane<Logaddexp, double, double> : nullptr;

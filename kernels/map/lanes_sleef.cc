@@ -93,7 +93,6 @@ TILEWISE_UNARY(Acos, acos, u10, std::acos)
 TILEWISE_UNARY(Atan, atan, u10, std::atan)
 TILEWISE_UNARY(Sinh, sinh, u10, std::sinh)
 TILEWISE_UNARY(Cosh, cosh, u10, std::cosh)
-TILEWISE_UNARY(Tanh, tanh, u10, std::tanh)
 TILEWISE_UNARY(Asinh, asinh, u10, std::asinh)
 TILEWISE_UNARY(Acosh, acosh, u10, std::acosh)
 TILEWISE_UNARY(Atanh, atanh, u10, std::atanh)
@@ -188,7 +187,6 @@ LaneFn sleef_of(TapeOp op, DType t) {
     case TapeOp::kAtan: return unary_of_float<Atan>(t);
     case TapeOp::kSinh: return unary_of_float<Sinh>(t);
     case TapeOp::kCosh: return unary_of_float<Cosh>(t);
-    case TapeOp::kTanh: return unary_of_float<Tanh>(t);
     case TapeOp::kAsinh: return unary_of_float<Asinh>(t);
     case TapeOp::kAcosh: return unary_of_float<Acosh>(t);
     case TapeOp::kAtanh: return unary_of_float<Atanh>(t);
