@@ -157,12 +157,14 @@ struct FastTanh {
   }
   template <class D, class V> static HWY_INLINE V vec(D d, V x) {
     namespace hn = hwy::HWY_NAMESPACE;
-    V t = hn::Abs(x);
-    // The limit first: of NaN and a number, x86 takes the second.
-    if constexpr (sizeof(hn::TFromD<D>) == 8)
-      t = of_doubles(d, hn::Min(hn::Set(d, 20), t));
+    constexpr bool kDouble = sizeof(hn::TFromD<D>) == 8;
+    const V size = hn::Abs(x), end = hn::Set(d, kDouble ? 20 : kTanhEnd);
+    const V within = hn::IfThenElse(hn::Gt(size, end), end, size);  // not Min: NaN stays
+    V t;
+    if constexpr (kDouble)
+      t = of_doubles(d, within);
     else
-      t = of_floats(d, hn::Min(hn::Set(d, kTanhEnd), t));
+      t = of_floats(d, within);
     return hn::CopySign(t, x);
   }
 };

@@ -32,7 +32,8 @@ using ir::TapeOp;
   };
 // The bounds keep clear of overflow, subnormal results and the zeros near which Highway's reductions lose digits.
 TILEWISE_MATH(HighwayExp, Exp, std::exp, Ge, kDouble ? -700 : -87, Le, kDouble ? 700 : 88)
-TILEWISE_MATH(Log, Log, std::log, Gt, 0, Lt, std::numeric_limits<T>::infinity())
+TILEWISE_MATH(LogOfNormal, Log, std::log, Ge, std::numeric_limits<T>::min(), Lt,
+              std::numeric_limits<T>::infinity())
 TILEWISE_MATH(SinOfNonzero, Sin, std::sin, Gt, -30, Lt, 30)
 #undef TILEWISE_MATH
 constexpr bool kFma = HWY_TARGET != HWY_SCALAR;  // without it what wants it is the C library's
@@ -44,6 +45,9 @@ struct Exp : HighwayExp {
     else
       return FastExp::vec(d, x);
   }
+};
+struct Log : LogOfNormal {  // Highway's, without what it does for subnormal numbers
+  template <class D, class V> static HWY_INLINE V vec(D d, V x) { return hn::impl::Log<D, V, false>(d, x); }
 };
 struct Tanh : FastTanh {
   template <class T> static constexpr bool kVector = kFma;
