@@ -235,19 +235,40 @@ void reshapes(const Subject& subject, Prng& prng) {
   }
 }
 
-void large_transposes(const Subject& subject, Prng& prng) {
-  for (const DType t : {DType::kBool, DType::kInt32, DType::kInt64}) {
-    const ir::Shape shape = {67, 5, 101};
-    Array array = Array::contiguous(t, {101, 67, 5});
+// Transposed operands of elements of every size, on both sides of the squares and lines (of a cache) that they are copied in.
+void transposes(const Subject& subject, Prng& prng) {
+  const auto extent = [&] {
+    return prng.chance(0.5) ? 64 * prng.between(1, 2) + prng.between(-1, 1) : prng.between(1, 70);
+  };
+  for (const DType t :
+       {DType::kBool, DType::kInt16, DType::kInt32, DType::kInt64, DType::kFloat64, DType::kComplex128}) {
+    const ir::Shape shape{prng.between(1, 3), extent(), extent()};
+    const std::int64_t pitch = shape[1] + prng.between(0, 3);
+    Array array = Array::contiguous(t, {shape[0], shape[2], pitch});
     fill_random(prng, array, true);
     array.shape = shape;
-    array.strides = {5, 1, 67 * 5};
+    array.strides = {shape[2] * pitch, 1, pitch};
     Step step = copy_step(t, ir::box_of(shape), shape, shape);
     step.op.operands.push_back({0, ir::View::identity(shape)});
     step.op.attrs = ir::CopyAttrs{{shift_map({0, 0, 0})}};
-    gather(subject, prng, step, {array}, {ir::box_of(shape)}, "permuted copy");
-    check_elements(step, {array}, {ir::Index{0, 0, 0}}, {0, 0, 0});
+    gather(subject, prng, step, {array}, {ir::box_of(shape)}, "transposed " + ir::to_string(shape));
+    if (!ir::is_complex(t) && !ir::is_floating(t))
+      check_elements(step, {array}, {ir::Index{0, 0, 0}}, {0, 0, 0});
   }
+}
+
+// With a dimension between the two.
+void permuted(const Subject& subject, Prng& prng) {
+  const ir::Shape shape = {67, 5, 101};
+  Array array = Array::contiguous(DType::kInt32, {101, 67, 5});
+  fill_random(prng, array, true);
+  array.shape = shape;
+  array.strides = {5, 1, 67 * 5};
+  Step step = copy_step(DType::kInt32, ir::box_of(shape), shape, shape);
+  step.op.operands.push_back({0, ir::View::identity(shape)});
+  step.op.attrs = ir::CopyAttrs{{shift_map({0, 0, 0})}};
+  gather(subject, prng, step, {array}, {ir::box_of(shape)}, "permuted copy");
+  check_elements(step, {array}, {ir::Index{0, 0, 0}}, {0, 0, 0});
 }
 
 }  // namespace
@@ -258,8 +279,9 @@ void conform_moves(const Subject& subject) {
     reblock_and_concat(subject, prng);
     windows(subject, prng);
     reshapes(subject, prng);
+    transposes(subject, prng);
   }
-  large_transposes(subject, prng);
+  permuted(subject, prng);
 }
 
 void run_all(const Subject& subject) {

@@ -1,6 +1,7 @@
 #include "map/evaluator.h"
 
 #include "common/caches.h"
+#include "move/transpose.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,8 +10,9 @@ namespace tilewise::kernels::map {
 namespace {
 
 using Kind = ProgramInstr::Kind;
-constexpr std::int64_t kMinRow = 256;        // shorter rows are gathered into full tiles
-constexpr std::int64_t kMaxStripRun = 8192;  // strips stay within the second-level cache
+constexpr std::int64_t kMinRow = 256;  // shorter rows are gathered into full tiles
+constexpr std::int64_t kMaxStripRun = 8192,
+                       kMaxStripBytes = 256 << 10;  // strips stay within the second-level cache
 
 // Short, so that a processor computes one tile while it still waits for the memory of another (measured on Zen 4 with four
 // loops of int64: 512 elements take up to 1.6 times the time of 128 where memory is slow, 64 up to 1.4 times in cache). A tape
@@ -122,29 +124,18 @@ std::int64_t TileEvaluator::tile_at(std::int64_t begin, std::int64_t end) const 
 }
 
 // Whether neighbours along the next outer dimension lie closer together than those along a row: then as many rows as
-// share a cache line are worth reading at once.
+// share a cache line, or some lines, are worth reading at once.
 void TileEvaluator::plan_strips(Source& source) {
   const Collapsed& where = source.where;
   if (source.data == nullptr || where.is_flat()) return;
   const std::int64_t across = std::abs(where.strides[where.strides.size() - 2]);
   const bool crosswise = std::abs(where.stride()) > 1 && across != 0 && across < std::abs(where.stride());
   if (!crosswise || where.run() < kLaneBlock || where.run() > kMaxStripRun) return;
-  source.strip_rows = std::min(64 / source.size, where.shape[where.shape.size() - 2]);
+  const std::int64_t line = 64 / source.size;
+  const std::int64_t lines =
+      std::clamp<std::int64_t>(kMaxStripBytes / (line * source.pitch() * source.size), 1, 64 / line);
+  source.strip_rows = std::min(lines * line, where.shape[where.shape.size() - 2]);
 }
-
-namespace {
-
-template <class T>
-void transpose_strip(std::byte* to, std::int64_t pitch, const std::byte* from, std::int64_t across,
-                     std::int64_t along, std::int64_t rows, std::int64_t run) {
-  T* out = reinterpret_cast<T*>(to);
-  const T* in = reinterpret_cast<const T*>(from);
-  for (std::int64_t c = 0; c < run; ++c, in += along) {
-    for (std::int64_t r = 0; r < rows; ++r) out[r * pitch + c] = in[r * across];
-  }
-}
-
-}  // namespace
 
 const std::byte* TileEvaluator::strip_row(Source& source, std::int64_t row) {
   const std::size_t outer = source.where.shape.size() - 2;
@@ -154,13 +145,14 @@ const std::byte* TileEvaluator::strip_row(Source& source, std::int64_t row) {
     source.strip_at = first;
     const std::int64_t rows = std::min(source.strip_rows, extent - first % extent);
     for_runs(source.where, first * source.where.run(), 1, [&](std::int64_t offset, std::int64_t) {
-      const auto transpose = source.size == 8    ? transpose_strip<std::uint64_t>
-                             : source.size == 4  ? transpose_strip<std::uint32_t>
-                             : source.size == 16 ? transpose_strip<Element16>
-                             : source.size == 2  ? transpose_strip<std::uint16_t>
-                                                 : transpose_strip<std::uint8_t>;
-      transpose(source.strip, source.pitch(), source.data + offset * source.size, source.where.strides[outer],
-                source.where.stride(), rows, source.where.run());
+      const std::byte* from = source.data + offset * source.size;
+      const std::int64_t across = source.where.strides[outer], along = source.where.stride();
+      if (across == 1)
+        return move::find_transpose(static_cast<std::size_t>(source.size))(source.strip, source.pitch(), from,
+                                                                           along, rows, source.where.run());
+      for (std::int64_t r = 0; r < rows; ++r)
+        gather(source.strip + r * source.pitch() * source.size, from + r * across * source.size, source.size,
+               along, source.where.run());
     });
   }
   return source.strip + within * source.pitch() * source.size;

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "move/transpose.h"
+
 namespace tilewise::kernels::move {
 namespace {
 
@@ -51,6 +53,8 @@ void copy_row(T* to, std::int64_t to_stride, const T* from, std::int64_t from_st
 // One side runs along rows, the other along columns: squares of 8 KiB and less keep every touched line in the
 // first-level cache until all of it is used.
 template <class T> void transpose(T* to, const T* from, const Dim& rows, const Dim& cols) {
+  if (rows.from == 1 && cols.to == 1)
+    return find_transpose(sizeof(T))(to, rows.to, from, cols.from, rows.extent, cols.extent);
   constexpr std::int64_t kSquare = 32;
   for (std::int64_t r0 = 0; r0 < rows.extent; r0 += kSquare) {
     const std::int64_t r1 = std::min(rows.extent, r0 + kSquare);
