@@ -7,12 +7,16 @@
 
 namespace tilewise::kernels {
 
-// Of the last-level cache that the first processor has, in bytes; 32 MiB where nothing can be read (no /sys).
+// Of the third-level cache that the first processor has, in bytes; 32 MiB where none is told of.
 inline std::int64_t last_cache_bytes() {
   static const std::int64_t bytes = [] {
     std::int64_t most = 0;
     for (int index = 0;; ++index) {
-      std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/size");
+      const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index);
+      int level = 0;
+      if (!(std::ifstream(folder + "/level") >> level)) break;
+      if (level < 3) continue;
+      std::ifstream file(folder + "/size");
       std::int64_t size = 0;
       char unit = 0;
       if (!(file >> size)) break;

@@ -17,8 +17,8 @@ namespace {
 using ir::DType;
 using ir::TapeOp;
 
-// Functions whose last place may differ where there is no FMA: Highway's, and those that are SLEEF's with it, the C library's
-// without. (pow, logaddexp and functions of complex numbers are the C library's everywhere.)
+// Functions whose last place may differ where there is no FMA: Highway's, and our own and SLEEF's, in whose place is the C library's
+// without it. (pow, logaddexp and functions of complex numbers are the C library's everywhere.)
 bool wants_fma(TapeOp op) {
   switch (op) {
     case TapeOp::kExp:

@@ -69,9 +69,10 @@ Status TileEvaluator::bind(std::span<const TensorView> inputs, const ir::Box& bo
 
 void TileEvaluator::allocate() {
   const Program& program = *program_;
-  const auto lanes = std::count_if(program.code.begin(), program.code.end(),
-                                   [](const ProgramInstr& in) { return in.kind == Kind::kLane; });
-  tile_ = lanes > 1 ? kTile : kLongTile;
+  std::size_t loops = 0;
+  for (const ProgramInstr& in : program.code)
+    if (in.kind == Kind::kLane) loops += in.step_count > 0 ? in.step_count : 1;
+  tile_ = loops > 1 ? kTile : kLongTile;
   row_ = 0;
   for (const Source& source : sources_) {
     if (source.where.is_flat() || source.where.run() < kMinRow) continue;
@@ -318,16 +319,17 @@ bool TileEvaluator::overtakes(std::size_t result, std::int64_t total, const std:
   return false;
 }
 
-void TileEvaluator::eval_all(std::int64_t total, std::span<std::byte* const> outs, bool past_caches) {
+int TileEvaluator::eval_all(std::int64_t total, std::span<std::byte* const> outs, bool past_caches) {
   Outs at{};
   for (std::size_t r = 0; r < outs.size(); ++r) {
     at[r] = outs[r];
     staged_[r] = overtakes(r, total, outs[r]);
     if (staged_[r] && is_straight_) straight_.stage(r);
   }
-  const bool streams = past_caches && is_straight_ && stream(outs);
+  const int past = past_caches && is_straight_ && can_stream() ? store_past_caches(outs) : 0;
   sweep(0, total, at);
-  if (streams) stream_end();
+  if (past > 0) stream_end();
+  return past;
 }
 
 // What a task reads passes through the caches too: with more than this, the first of its results are gone before the last
@@ -341,8 +343,8 @@ bool TileEvaluator::outgrows_caches(std::int64_t total) const {
   return bytes * total > last_cache_bytes() / 2;
 }
 
-bool TileEvaluator::stream(std::span<std::byte* const> outs) {
-  bool any = false;
+int TileEvaluator::store_past_caches(std::span<std::byte* const> outs) {
+  int count = 0;
   for (std::size_t r = 0; r < outs.size(); ++r) {
     const auto is_operand = [&](const Source& source) {
       return source.data == outs[r];
@@ -350,9 +352,9 @@ bool TileEvaluator::stream(std::span<std::byte* const> outs) {
     if (staged_[r] || reinterpret_cast<std::uintptr_t>(outs[r]) % kStreamed != 0 ||
         std::any_of(sources_.begin(), sources_.end(), is_operand))
       continue;
-    any = straight_.stream(r) || any;
+    if (straight_.store_past_caches(r)) ++count;
   }
-  return any;
+  return count;
 }
 
 const void* TileEvaluator::eval(std::int64_t begin, std::int64_t n, void* buffer) {

@@ -26,11 +26,11 @@ class TileEvaluator {
   // which is returned. `buffer` may be an operand's memory only where that operand is read element by element in place
   // (the same address for the same element). Of a program of one result.
   const void* eval(std::int64_t begin, std::int64_t n, void* buffer);
-  // Whether the caches are too small to hold `total` elements of what is read and written.
+  // Whether half the last-level cache is too small for `total` elements of what is read in order and of what is written.
   bool outgrows_caches(std::int64_t total) const;
-  // The same `total` elements of every result, each at its own memory, to which the same applies. `past_caches`: stored past
-  // them where that can be done; memory is then not read before it is written.
-  void eval_all(std::int64_t total, std::span<std::byte* const> outs, bool past_caches);
+  // The same `total` elements of every result, each at its own memory, to which the same applies; once. `past_caches`: stored
+  // past them where that can be done (memory is then not read before it is written); how many results are, is returned.
+  int eval_all(std::int64_t total, std::span<std::byte* const> outs, bool past_caches);
 
  private:
   struct Source {
@@ -62,7 +62,7 @@ class TileEvaluator {
   void sweep(std::int64_t begin, std::int64_t n, Outs outs);
   // Whether an instruction behind the one that gives this result reads the operand whose memory the result takes.
   bool overtakes(std::size_t result, std::int64_t total, const std::byte* out) const;
-  bool stream(std::span<std::byte* const> outs);  // whether any result is
+  int store_past_caches(std::span<std::byte* const> outs);
   Status bind(std::span<const TensorView> inputs, const ir::Box& box, const ir::Shape& space_shape);
   bool build_straight();
   // Where an instruction's result goes: a tile's worth, or one block if it is the same for every element.

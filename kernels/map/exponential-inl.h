@@ -9,16 +9,30 @@
 #endif
 #include <hwy/highway.h>
 
+#include <bit>
+#include <cstdint>
+
 HWY_BEFORE_NAMESPACE();
 namespace tilewise::kernels::map {
 namespace HWY_NAMESPACE {
 
 // 2^(j / 16), rounded, with j taken from its exponent; and what rounding left out, in parts of it.
-alignas(64) constexpr std::uint64_t kPowerBits[16] = {
-    0x3ff0000000000000, 0x3fefb5586cf9890f, 0x3fef72b83c7d517b, 0x3fef387a6e756238,
-    0x3fef06fe0a31b715, 0x3feedea64c123422, 0x3feebfdad5362a27, 0x3feeab07dd485429,
-    0x3feea09e667f3bcd, 0x3feea11473eb0187, 0x3feeace5422aa0db, 0x3feec49182a3f090,
-    0x3feee89f995ad3ad, 0x3fef199bdd85529c, 0x3fef5818dcfba487, 0x3fefa4afa2a490da};
+alignas(64) constexpr double kPowers[16] = {std::bit_cast<double>(std::uint64_t{0x3ff0000000000000}),
+                                            std::bit_cast<double>(std::uint64_t{0x3fefb5586cf9890f}),
+                                            std::bit_cast<double>(std::uint64_t{0x3fef72b83c7d517b}),
+                                            std::bit_cast<double>(std::uint64_t{0x3fef387a6e756238}),
+                                            std::bit_cast<double>(std::uint64_t{0x3fef06fe0a31b715}),
+                                            std::bit_cast<double>(std::uint64_t{0x3feedea64c123422}),
+                                            std::bit_cast<double>(std::uint64_t{0x3feebfdad5362a27}),
+                                            std::bit_cast<double>(std::uint64_t{0x3feeab07dd485429}),
+                                            std::bit_cast<double>(std::uint64_t{0x3feea09e667f3bcd}),
+                                            std::bit_cast<double>(std::uint64_t{0x3feea11473eb0187}),
+                                            std::bit_cast<double>(std::uint64_t{0x3feeace5422aa0db}),
+                                            std::bit_cast<double>(std::uint64_t{0x3feec49182a3f090}),
+                                            std::bit_cast<double>(std::uint64_t{0x3feee89f995ad3ad}),
+                                            std::bit_cast<double>(std::uint64_t{0x3fef199bdd85529c}),
+                                            std::bit_cast<double>(std::uint64_t{0x3fef5818dcfba487}),
+                                            std::bit_cast<double>(std::uint64_t{0x3fefa4afa2a490da})};
 alignas(64) constexpr double kPowerRest[16] = {0,
                                                0x1.79aa65d837b6dp-54,
                                                -0x1.01b15eaa59348p-55,
@@ -37,12 +51,12 @@ alignas(64) constexpr double kPowerRest[16] = {0,
                                                -0x1.ff7128fd391f0p-55};
 
 // table[index % 16] of each lane.
-template <class D, class I, class N> HWY_INLINE auto look_up(D d, const N* table, I index) {
+template <class D, class I>
+HWY_INLINE auto look_up(D d, const hwy::HWY_NAMESPACE::TFromD<D>* numbers, I index) {
   namespace hn = hwy::HWY_NAMESPACE;
   using V [[maybe_unused]] = decltype(hn::Zero(d));
-  using T = hn::TFromD<D>;
-  const auto* numbers = reinterpret_cast<const T*>(table);
-#if HWY_TARGET == HWY_AVX3
+  using T [[maybe_unused]] = hn::TFromD<D>;
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
   if constexpr (sizeof(T) == 4) {
     return V{_mm512_permutexvar_ps(index.raw, hn::Load(d, numbers).raw)};
   } else {
@@ -85,7 +99,7 @@ template <class D, class V> HWY_INLINE auto exp_parts(D d, V x) {
   const V high = hn::MulAdd(r, c(0x1.a01b0cb76698bp-13), c(0x1.6c17ede661f5cp-10));
   const V curve = hn::MulAdd(rr, hn::MulAdd(rr, high, middle), low);
   const V rest = hn::MulAdd(rr, curve, r), lost = hn::MulAdd(rr, curve, hn::Sub(r, rest));
-  const auto bits = hn::Add(hn::BitCast(di, look_up(d, kPowerBits, n)), hn::ShiftLeft<48>(n));
+  const auto bits = hn::Add(hn::BitCast(di, look_up(d, kPowers, n)), hn::ShiftLeft<48>(n));
   return ExpParts<V, decltype(hn::Zero(di))>{hn::BitCast(d, bits), rest, lost, n};
 }
 

@@ -9,7 +9,7 @@
 
 namespace tilewise::kernels::map {
 
-// Loops advance by whole blocks of this many elements, and pass a ragged end through a padded block, so that an
+// Loops advance by whole blocks of this many elements (chains by half of that where vectors are short), and pass a ragged end through a padded block, so that an
 // element's bits never depend on where it stands. A splat is one block that holds the same value throughout.
 constexpr int kLaneBlock = 32;
 
@@ -23,7 +23,7 @@ struct LaneArgs {
   std::int64_t n = 0;
   // For the loop of chains (chain.h).
   std::span<const ChainStep> steps;
-  bool streams = false;  // the result goes past the caches; `out` is aligned to kStreamed
+  bool past_caches = false;  // the result goes past the caches; `out` is aligned to kStreamed
 };
 using LaneFn = void (*)(const LaneArgs&);
 
@@ -41,6 +41,7 @@ LaneFn find_nextafter(ir::DType t);  // of 16-bit floats, on float32
 
 // Copies past the caches; `to` is aligned to kStreamed. What was stored so is seen by other threads after stream_end() only.
 constexpr std::size_t kStreamed = 64;
+bool can_stream();  // whether this machine's stores can do that
 void stream_copy(void* to, const void* from, std::size_t bytes);
 void stream_end();
 

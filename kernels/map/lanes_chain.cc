@@ -168,19 +168,21 @@ template <class T, std::size_t... I> struct Steps<T, std::index_sequence<I...>> 
       else
         nodes[i].operand = at(&kept[k - kMaxLaneArgs]), nodes[i].moving = 0;
     }
-    nodes[n] = {args.streams ? end<true> : end<false>, at(args.out), -1};
+    nodes[n] = {args.past_caches ? end<true> : end<false>, at(args.out), -1};
     const std::int64_t whole = args.n / kBlock * kBlock;
     run(nodes.data(), 0, whole * static_cast<std::int64_t>(sizeof(T)));
     if (whole < args.n) rest(args, nodes.data(), whole);
   }
-  // The ragged end, through padded blocks.
+  // The ragged end, through blocks padded with what it begins with: functions are then asked for nothing that they were not.
   static HWY_NOINLINE void rest(const LaneArgs& args, Node* nodes, std::int64_t whole) {
-    alignas(64) std::array<std::array<T, kBlock>, kMaxLaneArgs + 1> padded = {};
+    alignas(64) std::array<std::array<T, kBlock>, kMaxLaneArgs + 1> padded;
     const std::size_t bytes = static_cast<std::size_t>(args.n - whole) * sizeof(T), n = args.steps.size();
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t k = args.steps[i].operand;
       if (args.steps[i].what == ChainStep::What::kCall || nodes[i].moving == 0) continue;
-      std::memcpy(padded[k].data(), static_cast<const T*>(args.in[k]) + whole, bytes);
+      const T* x = static_cast<const T*>(args.in[k]) + whole;
+      padded[k].fill(*x);
+      std::memcpy(padded[k].data(), x, bytes);
       nodes[i].operand = reinterpret_cast<std::byte*>(padded[k].data()), nodes[i].moving = 0;
     }
     T* out = padded[kMaxLaneArgs].data();

@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using ir::DType;
 using ir::TapeOp;
 
-// vec: Highway's version; fallback: the C library's.
+// vec: Highway's version, unless a struct below has a better one; fallback: the C library's.
 #define TILEWISE_MATH(Name, hwy_function, std_function, Above, low, Below, high) \
   struct Name { \
     template <class D, class V> static HWY_INLINE V vec(D d, V x) { return hn::hwy_function(d, x); } \
@@ -36,7 +36,7 @@ TILEWISE_MATH(LogOfNormal, Log, std::log, Ge, std::numeric_limits<T>::min(), Lt,
               std::numeric_limits<T>::infinity())
 TILEWISE_MATH(SinOfNonzero, Sin, std::sin, Gt, -30, Lt, 30)
 #undef TILEWISE_MATH
-constexpr bool kFma = HWY_TARGET != HWY_SCALAR;  // without it what wants it is the C library's
+constexpr bool kFma = HWY_NATIVE_FMA != 0;  // without it what wants it is the C library's
 struct Exp : HighwayExp {
   template <class T> static constexpr bool kVector = sizeof(T) == 4 || kFma;
   template <class D, class V> static HWY_INLINE V vec(D d, V x) {

@@ -24,6 +24,8 @@ void stream_bytes(void* to, const void* from, std::size_t bytes) {
   std::memcpy(out + i, in + i, bytes - i);
 }
 
+bool streams() { return HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR; }  // Highway stores as usual elsewhere
+
 }  // namespace HWY_NAMESPACE
 }  // namespace tilewise::kernels::map
 HWY_AFTER_NAMESPACE();
@@ -34,6 +36,8 @@ HWY_EXPORT(stream_bytes);
 void stream_copy(void* to, const void* from, std::size_t bytes) {
   HWY_DYNAMIC_DISPATCH(stream_bytes)(to, from, bytes);
 }
+HWY_EXPORT(streams);
+bool can_stream() { return HWY_DYNAMIC_DISPATCH(streams)(); }
 void stream_end() { hwy::FlushStream(); }
 }  // namespace tilewise::kernels::map
 #endif

@@ -44,8 +44,8 @@ bool StraightTape::build(const Program& program, const Operand* operands, std::b
         lane.args.splat[k] = value.splat;
         splat = splat && value.splat;
         if (value.moving > 0) {
-          streams_.push_back({static_cast<std::uint16_t>(lanes_.size()), static_cast<std::uint8_t>(k),
-                              static_cast<const std::byte*>(value.data), value.moving});
+          moving_.push_back({static_cast<std::uint16_t>(lanes_.size()), static_cast<std::uint8_t>(k),
+                             static_cast<const std::byte*>(value.data), value.moving});
         }
       }
       lane_of[values.size()] = static_cast<std::uint16_t>(lanes_.size());
@@ -74,19 +74,19 @@ bool StraightTape::build(const Program& program, const Operand* operands, std::b
   return true;
 }
 
-bool StraightTape::stream(std::size_t result) {
+bool StraightTape::store_past_caches(std::size_t result) {
   const auto reads = [&](const Reader& reader) { return reader.result == result; };
   if (std::any_of(readers_.begin(), readers_.end(), reads)) return false;
   LaneArgs& args = lanes_[results_[result].lane].args;
-  args.streams = !args.steps.empty();
-  results_[result].streams = results_[result].staged = args.steps.empty();
+  args.past_caches = !args.steps.empty();
+  results_[result].past_caches = results_[result].staged = args.steps.empty();
   return true;
 }
 
 void StraightTape::sweep(std::int64_t begin, std::int64_t n, std::int64_t tile,
                          std::span<std::byte* const> outs) {
-  for (const Stream& stream : streams_) {
-    lanes_[stream.lane].args.in[stream.arg] = stream.data + begin * stream.size;
+  for (const Moving& moving : moving_) {
+    lanes_[moving.lane].args.in[moving.arg] = moving.data + begin * moving.size;
   }
   std::array<std::byte*, limits::kMaxOutputs> at{};
   std::copy(outs.begin(), outs.end(), at.begin());
@@ -102,13 +102,13 @@ void StraightTape::sweep(std::int64_t begin, std::int64_t n, std::int64_t tile,
       lane.args.n = count;
       lane.fn(lane.args);
     }
-    for (const Stream& stream : streams_) {
-      const void*& in = lanes_[stream.lane].args.in[stream.arg];
-      in = static_cast<const std::byte*>(in) + count * stream.size;
+    for (const Moving& moving : moving_) {
+      const void*& in = lanes_[moving.lane].args.in[moving.arg];
+      in = static_cast<const std::byte*>(in) + count * moving.size;
     }
     for (std::size_t r = 0; r < results_.size(); ++r) {
       const std::int64_t bytes = count * results_[r].size;
-      if (results_[r].streams)
+      if (results_[r].past_caches)
         stream_copy(at[r], results_[r].slot, static_cast<std::size_t>(bytes));
       else if (results_[r].staged)
         std::memcpy(at[r], results_[r].slot, static_cast<std::size_t>(bytes));
