@@ -6,6 +6,10 @@
 
 namespace tilewise::kernels {
 
+struct Element16 {  // of 16 bytes, whatever it is, where it is only moved
+  std::uint64_t low, high;
+};
+
 // A region's shape and strides with dimensions of extent one dropped and neighbours merged where memory allows it, so
 // that the innermost run is as long as it can be. Always of rank 1 or more; C order of elements is kept.
 struct Collapsed {

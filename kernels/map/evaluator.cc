@@ -14,8 +14,8 @@ constexpr std::int64_t kMinRow = 256;  // shorter rows are gathered into full ti
 constexpr std::int64_t kMaxStripRun = 8192,
                        kMaxStripBytes = 256 << 10;  // strips stay within the second-level cache
 
-// Short, so that a processor computes one tile while it still waits for the memory of another (measured on Zen 4 with four
-// loops of int64: 512 elements take up to 1.6 times the time of 128 where memory is slow, 64 up to 1.4 times in cache). A tape
+// Short, so that a processor computes one tile while it still waits for the memory of another (measured on Zen 4 with five
+// loops of int64: 512 elements take up to 1.7 times the time of 128 where memory is slow, 64 up to 1.3 times in cache). A tape
 // of one instruction gains by long ones.
 constexpr std::int64_t kTile = 128, kLongTile = 1024;
 

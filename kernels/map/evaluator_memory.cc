@@ -1,5 +1,7 @@
 #include "map/evaluator_memory.h"
 
+#include "common/strided.h"
+
 #include <tilewise/base/check.h>
 
 #include <algorithm>

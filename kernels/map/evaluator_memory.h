@@ -22,10 +22,6 @@ class TileMemory {
   std::size_t bytes_ = 0;
 };
 
-struct Element16 {
-  std::uint64_t low, high;
-};
-
 // `n` copies of the element of `size` bytes at `from` (which may lie in the first element of `to`).
 void fill_same(void* to, const void* from, std::int64_t size, std::int64_t n);
 // Elements from[j * stride], stride in elements.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/strided.h"
 #include "move/transpose.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -54,9 +55,6 @@ void as(void* to, std::int64_t to_stride, const void* from, std::int64_t from_st
         std::int64_t cols) {
   all(static_cast<T*>(to), to_stride, static_cast<const T*>(from), from_stride, rows, cols);
 }
-struct Element16 {
-  std::uint64_t low, high;
-};
 TransposeFn transpose_of(std::size_t element_bytes) {
   switch (element_bytes) {
     case 1: return as<std::uint8_t>;

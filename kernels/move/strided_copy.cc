@@ -5,14 +5,11 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "common/strided.h"
 #include "move/transpose.h"
 
 namespace tilewise::kernels::move {
 namespace {
-
-struct Element16 {
-  std::uint64_t low, high;
-};
 
 struct Dim {
   std::int64_t extent, to, from;
