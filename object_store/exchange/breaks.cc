@@ -44,7 +44,7 @@ void Exchange::Impl::give_up_after(Peer& peer, TimeNs ns, TimeNs patience_ns) {
 void Exchange::Impl::give_up(Peer& peer, const Error& why) {
   if (options.gives_up) return fail(peer, why);
   peer.cut_off = true;
-  for (Held& held : std::exchange(peer.held, {})) end(held, error(Errc::kUnavailable, why.message));
+  for (Receive& held : std::exchange(peer.held, {})) end(held, error(Errc::kUnavailable, why.message));
   if (callbacks.on_cut_off) callbacks.on_cut_off(peer.info.id, why);
 }
 
@@ -127,9 +127,7 @@ bool Exchange::Impl::resume(Peer& peer) {
   ++counters.resumed;
   peer.back_at = monotonic_now();
   peer.broken.reset();
-  for (Held& held : std::exchange(peer.held, {}))
-    begin_receive(peer.info.id, held.transfer, held.to, held.bytes, held.kind, std::move(held.done),
-                  std::move(held.on_held));
+  for (Receive& held : std::exchange(peer.held, {})) begin_receive(peer.info.id, std::move(held));
   later([this, id = peer.info.id] {
     const Peer* p = find(id);
     if (p != nullptr && p->state == Peer::State::kUp && callbacks.on_back) callbacks.on_back(id);

@@ -203,9 +203,15 @@ transfer::UcxCounters Exchange::ucx_counters() const {
 bool Exchange::strict_lanes() const { return impl_->options.strict_lanes; }
 bool Exchange::takes(device::Kind kind) const { return impl_->engine && impl_->engine->supports(kind); }
 bool Exchange::takes(device::Kind kind, WorkerId id) const {
+  return takes(kind) && !(in_chunks(id) && kind != device::Kind::kHost);
+}
+bool Exchange::is_up(WorkerId id) const {
   const auto* peer = impl_->find(id);
-  const bool streams = impl_->engine && peer != nullptr && impl_->engine->uses_stream(peer->cookie);
-  return takes(kind) && !(streams && kind != device::Kind::kHost);
+  return peer != nullptr && peer->state == Peer::State::kUp;
+}
+bool Exchange::in_chunks(WorkerId id) const {
+  const auto* peer = impl_->find(id);
+  return impl_->engine && peer != nullptr && impl_->engine->uses_stream(peer->cookie);
 }
 
 }  // namespace tilewise::exchange

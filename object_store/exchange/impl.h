@@ -41,10 +41,10 @@ struct Channel {
   bool tcp() const { return !link->can_pass_fds(); }
 };
 
-// A receive that begins when the link is there again.
-struct Held {
+struct Receive {
   std::uint64_t transfer = 0;
   std::byte* to = nullptr;
+  transfer::Sink* sink = nullptr;  // instead
   std::int64_t bytes = 0;
   device::Kind kind = device::Kind::kHost;
   Exchange::Done done;
@@ -91,7 +91,7 @@ struct Peer {
   std::uint64_t breaks = 0;      // so far
   TimeNs back_at = 0;            // when it was up again
   bool cut_off = false;          // the patience is over; attempts go on
-  std::deque<Held> held;
+  std::deque<Receive> held;      // they begin when the link is there again
   // Ways through a third process (relays.cc); only who dials has these.
   WorkerId via, last_relay;  // of the link there is, or was; asked last
   TimeNs sought_since = 0;   // that there is no link
@@ -180,9 +180,9 @@ struct Exchange::Impl {
   bool is_near(const msg::PeerInfo& peer) const;  // on this host
   Done judged(WorkerId from, Done done);
   void judge(WorkerId from, std::uint64_t breaks, Status status, msg::Lane lane, const Done& done, bool late);
-  void begin_receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
-                     device::Kind kind, Done done, transfer::OnHeld on_held);
-  void end(Held& held, const Error& why);
+  void receive(WorkerId from, Receive receive);        // now, or when its link is there again
+  void begin_receive(WorkerId from, Receive receive);  // now
+  void end(Receive& held, const Error& why);
 
   // streams.cc
   void want_stream(Peer& peer);

@@ -125,7 +125,8 @@ namespace {
 
 // Runs `post` for a peer with a copying lane; whatever prevents it is heard from `done` like a late failure.
 template <class Post>
-void begin(Exchange::Impl& me, WorkerId id, device::Kind kind, Exchange::Done& done, Post post) {
+void begin(Exchange::Impl& me, WorkerId id, device::Kind kind, Exchange::Done& done, Post post,
+           bool tell_repeats = false) {
   Peer* peer = me.find(id);
   Status status;
   if (peer == nullptr || peer->state != Peer::State::kUp) {
@@ -138,7 +139,8 @@ void begin(Exchange::Impl& me, WorkerId id, device::Kind kind, Exchange::Done& d
     status = post(peer->cookie);
   }
   me.kick();
-  if (status || status.error().code == Errc::kAlreadyExists || !done) return;
+  const bool repeat = !status && status.error().code == Errc::kAlreadyExists;
+  if (status || (repeat && !tell_repeats) || !done) return;
   me.later([done = std::move(done), status] { done(status, msg::Lane::kTcp); });
 }
 
@@ -151,26 +153,48 @@ void Exchange::transmit(WorkerId to, std::uint64_t transfer, const std::byte* fr
   });
 }
 
+void Exchange::transmit(WorkerId to, std::uint64_t transfer, transfer::Source& from, std::int64_t bytes,
+                        Done done) {
+  const auto post = [&](const net::Cookie& cookie) {
+    return impl_->engine->transmit(cookie, transfer, from, bytes, impl_->translate(to, done));
+  };
+  begin(*impl_, to, device::Kind::kHost, done, post, true);
+}
+
+void Exchange::resume(WorkerId id) {
+  const Peer* peer = impl_->find(id);
+  if (peer == nullptr || !peer->data) return;
+  impl_->engine->resume(peer->cookie);
+}
+
 void Exchange::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                        device::Kind kind, Done done, transfer::OnHeld on_held) {
-  Peer* peer = impl_->find(from);
+  impl_->receive(from, {transfer, to, nullptr, bytes, kind, std::move(done), std::move(on_held)});
+}
+
+void Exchange::receive(WorkerId from, std::uint64_t transfer, transfer::Sink& to, std::int64_t bytes,
+                       Done done) {
+  impl_->receive(from, {transfer, nullptr, &to, bytes, device::Kind::kHost, std::move(done), {}});
+}
+
+void Exchange::Impl::receive(WorkerId from, Receive receive) {
+  Peer* peer = find(from);
   if (peer == nullptr || !peer->ready || !peer->broken || peer->cut_off ||
       peer->state == Peer::State::kFailed)
-    return impl_->begin_receive(from, transfer, to, bytes, kind, std::move(done), std::move(on_held));
+    return begin_receive(from, std::move(receive));
   // Its deadline is not to begin before its grant can leave.
-  const auto same = [transfer](const Held& held) { return held.transfer == transfer; };
+  const auto same = [&](const Receive& held) { return held.transfer == receive.transfer; };
   if (std::any_of(peer->held.begin(), peer->held.end(), same)) return;
-  Held held{transfer, to, bytes, kind, std::move(done), std::move(on_held)};
-  if (peer->held.size() < kMaxHeld) return peer->held.push_back(std::move(held));
-  impl_->end(held, error(Errc::kLimitExceeded,
-                         std::to_string(kMaxHeld) + " transfers wait for the link to " + text_of(from)));
+  if (peer->held.size() < kMaxHeld) return peer->held.push_back(std::move(receive));
+  end(receive, error(Errc::kLimitExceeded,
+                     std::to_string(kMaxHeld) + " transfers wait for the link to " + text_of(from)));
 }
 
 void Exchange::disarm(WorkerId from, std::uint64_t transfer) {
   Peer* peer = impl_->find(from);
   if (peer == nullptr) return;
   const auto held = std::find_if(peer->held.begin(), peer->held.end(),
-                                 [transfer](const Held& h) { return h.transfer == transfer; });
+                                 [transfer](const Receive& h) { return h.transfer == transfer; });
   if (held != peer->held.end()) {
     impl_->end(*held, error(Errc::kNotFound, text_of(from) + " says that it does not send it"));
     peer->held.erase(held);
@@ -180,15 +204,17 @@ void Exchange::disarm(WorkerId from, std::uint64_t transfer) {
   impl_->kick();
 }
 
-void Exchange::Impl::begin_receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
-                                   device::Kind kind, Done done, transfer::OnHeld on_held) {
-  done = judged(from, std::move(done));
-  begin(*this, from, kind, done, [&](const net::Cookie& cookie) {
-    return engine->expect(cookie, transfer, to, bytes, kind, translate(from, done), std::move(on_held));
+void Exchange::Impl::begin_receive(WorkerId from, Receive receive) {
+  Receive& r = receive;
+  r.done = judged(from, std::move(r.done));
+  begin(*this, from, r.kind, r.done, [&](const net::Cookie& cookie) {
+    const transfer::Done done = translate(from, r.done);
+    if (r.sink != nullptr) return engine->expect(cookie, r.transfer, *r.sink, r.bytes, done);
+    return engine->expect(cookie, r.transfer, r.to, r.bytes, r.kind, done, std::move(r.on_held));
   });
 }
 
-void Exchange::Impl::end(Held& held, const Error& why) {
+void Exchange::Impl::end(Receive& held, const Error& why) {
   if (!held.done) return;
   later([done = std::move(held.done), why] { done(why, msg::Lane::kTcp); });
 }

@@ -207,7 +207,7 @@ void Exchange::Impl::shut(Peer& peer, const Error& why) {
   peer.queued_bytes = 0;
   drop_link(peer);
   close_lane(peer, why);
-  for (Held& held : std::exchange(peer.held, {})) end(held, why);
+  for (Receive& held : std::exchange(peer.held, {})) end(held, why);
 }
 
 void Exchange::Impl::fail(Peer& peer, const Error& why) {

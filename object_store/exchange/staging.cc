@@ -32,6 +32,13 @@ Status Staging::allowed() const {
 void Staging::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                        Exchange::Done done) {
   if (!sending_.insert({to, transfer}).second) return;
+  if (exchange_.in_chunks(to)) {
+    return sends_.transmit(to, transfer, from, bytes,
+                           [this, to, transfer, done = std::move(done)](Status status, msg::Lane lane) {
+                             sending_.erase({to, transfer});
+                             if (done) done(std::move(status), lane);
+                           });
+  }
   waiting_.push_back({to, transfer, from, bytes, std::move(done)});
   begin_sends();
 }
@@ -73,6 +80,7 @@ void Staging::end(const Send& send, const Status& status) {
 void Staging::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                       Exchange::Done done) {
   if (const Status ok = allowed(); !ok) return done(ok, msg::Lane::kStaged);
+  if (exchange_.in_chunks(from)) return receives_.receive(from, transfer, to, bytes, std::move(done));
   const Result<Buffer> made = make_buffer(bytes);
   if (!made) return done(made.error(), msg::Lane::kStaged);
   const Buffer buffer = *made;

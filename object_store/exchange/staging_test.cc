@@ -2,18 +2,23 @@
 #include <tilewise/exchange/staging.h>
 
 #include "../../tests/make_believe_gpu.h"
-#include "exchange_test_util.h"
+#include "way.h"
 
 namespace tilewise::exchange::test {
 namespace {
 
 // A node whose memory is a GPU's, with so much host memory to pass through.
 struct GpuNode {
-  GpuNode(net::EventLoop& loop, std::uint32_t n, std::int64_t limit, Options options = options_of())
+  GpuNode(net::EventLoop& loop, std::uint32_t n, std::int64_t limit, Options options = options_of(),
+          const ChunkOptions& chunks = {})
       : node(loop, n, std::move(options)) {
     gpu.on_progress([&loop] { loop.wake(); });
     copier.add_device(&gpu);
-    staging.emplace(*node.exchange, copier, limit);
+    staging.emplace(*node.exchange, copier, chunks, limit);
+  }
+  ~GpuNode() {
+    gpu.synchronize();
+    node.exchange.reset();
   }
   device::Copier copier;
   testing::MakeBelieveGpu gpu;  // goes before what is being copied
@@ -28,7 +33,175 @@ std::vector<std::byte> pattern(std::size_t bytes, int seed) {
   return out;
 }
 
+bool over(const std::vector<End>& ends) {
+  return std::all_of(ends.begin(), ends.end(), [](const End& end) { return end.times > 0; });
+}
+
+Options between_hosts(const char* host) {
+  Options options = tcp_options(host);
+  options.use_ucx = true;
+  return options;
+}
+
+// Two hosts, and blocks of which each has so many bytes in a chunk.
+struct TwoHosts {
+  static constexpr std::int64_t kChunk = 10'000;
+  explicit TwoHosts(std::int64_t buffers)
+      : chunks{.bytes = kChunk, .limit_bytes = buffers * kChunk},
+        a(*loop, 1, 0, between_hosts("a's"), chunks),
+        b(*loop, 2, 0, between_hosts("b's"), chunks),
+        way(b.node.addresses[0]) {
+    loop->set_batch_hook([this] {
+      const bool one = a.copier.poll(), two = b.copier.poll();
+      return one || two;
+    });
+    introduce_over(way, a.node, b.node);
+    until([&] { return streams() == 1; });
+  }
+  ~TwoHosts() { loop->set_batch_hook({}); }
+  std::int64_t streams() const {
+    return std::min(a.node.exchange->ucx_counters().streams, b.node.exchange->ucx_counters().streams);
+  }
+  void until(const std::function<bool()>& done) { REQUIRE(loop->run_until(done, kPatience)); }
+
+  std::unique_ptr<net::EventLoop> loop = make_loop();
+  ChunkOptions chunks;
+  GpuNode a, b;
+  Way way;
+};
+
 }  // namespace
+
+TEST_CASE(
+    "between hosts GPU memory goes in chunks, both ways, through no more host memory than was allowed") {
+  for (const std::int64_t buffers : {1, 8}) {
+    CAPTURE(buffers);
+    TwoHosts h(buffers);
+    std::vector<std::size_t> sizes = {1'000'000, 0, 1, 9'999, 10'000, 10'001, 100'000, 5'000'000};
+    for (std::size_t i = 0; i < 40; ++i) sizes.push_back(777 * i);
+    struct Way {
+      GpuNode &from, &to;
+      std::vector<std::vector<std::byte>> out = {}, in = {};
+      std::vector<End> sent = {}, received = {};
+    };
+    Way ways[] = {{h.a, h.b}, {h.b, h.a}};
+    for (Way& way : ways) {
+      way.sent.resize(sizes.size()), way.received.resize(sizes.size());
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        way.out.push_back(pattern(sizes[i], static_cast<int>(i)));
+        way.in.emplace_back(sizes[i] + 1);
+      }
+    }
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      for (Way& way : ways) {
+        const auto bytes = static_cast<std::int64_t>(sizes[i]);
+        way.to.staging->receive(way.from.node.id, 100 + i, way.in[i].data(), bytes, into(way.received[i]));
+        way.from.staging->transmit(way.to.node.id, 100 + i, way.out[i].data(), bytes, into(way.sent[i]));
+        way.from.staging->transmit(way.to.node.id, 100 + i, nullptr, bytes, {});  // a repeat
+      }
+    }
+    h.until([&] {
+      return over(ways[0].sent) && over(ways[0].received) && over(ways[1].sent) && over(ways[1].received);
+    });
+    for (Way& way : ways) {
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        CAPTURE(i);
+        CHECK(way.sent[i].code() == Errc::kOk);
+        CHECK(way.received[i].code() == Errc::kOk);
+        CHECK(way.received[i].lane == msg::Lane::kStaged);
+        CHECK(way.received[i].times == 1);
+        CHECK(std::equal(way.out[i].begin(), way.out[i].end(), way.in[i].begin()));
+      }
+      // Four are made at once, and one or two more for the peer.
+      const std::int64_t most = std::max<std::int64_t>(buffers, 4) + 2;
+      CHECK(way.from.staging->buffer_bytes() <= 2 * most * TwoHosts::kChunk);
+    }
+    CHECK(h.a.node.exchange->ucx_counters().sent == static_cast<std::int64_t>(sizes.size()));
+  }
+}
+
+TEST_CASE("a GPU's block and a host's memory are each other's ends between hosts too") {
+  TwoHosts h(8);
+  const auto out = pattern(200'000, 1), back = pattern(300'000, 2);
+  std::vector<std::byte> in(out.size()), home(back.size());
+  End sent, received, sent_back, received_back;
+  h.b.node.exchange->receive(h.a.node.id, 1, in.data(), 200'000, kHost, into(received));
+  h.a.staging->transmit(h.b.node.id, 1, out.data(), 200'000, into(sent));
+  h.a.staging->receive(h.b.node.id, 2, home.data(), 300'000, into(received_back));
+  h.b.node.exchange->transmit(h.a.node.id, 2, back.data(), 300'000, kHost, into(sent_back));
+  h.until([&] { return received.times > 0 && sent.times > 0 && received_back.times > 0; });
+  CHECK(received.lane == msg::Lane::kTcp);
+  CHECK(received_back.lane == msg::Lane::kStaged);
+  CHECK(in == out);
+  CHECK(home == back);
+}
+
+TEST_CASE("a data connection that breaks in the middle of chunks gives all of them back") {
+  TwoHosts h(8);
+  const auto out = pattern(20'000'000, 1), small = pattern(1'000, 2);
+  std::vector<std::byte> ins[5];
+  for (auto& in : ins) in.resize(out.size());
+  std::uint64_t transfer = 0;
+  int cut = 0;
+  for (int turn = 0; turn < 8; ++turn) {
+    CAPTURE(turn);
+    const std::int64_t streams = h.streams();
+    std::vector<End> sent(5), received(5);
+    for (std::size_t i = 0; i < 5; ++i) {
+      h.b.staging->receive(h.a.node.id, ++transfer, ins[i].data(), 20'000'000, into(received[i]));
+      h.a.staging->transmit(h.b.node.id, transfer, out.data(), 20'000'000, into(sent[i]));
+    }
+    h.loop->run_until([] { return false; }, turn * kMillisecond);
+    h.way.cut_latest();
+    h.until([&] { return over(sent) && over(received) && h.streams() > streams; });
+    for (const End& end : received) {
+      CHECK((end.code() == Errc::kOk || end.code() == Errc::kUnavailable));
+      cut += end.code() == Errc::kUnavailable;
+    }
+  }
+  CHECK(cut > 0);
+  End sent, received;
+  std::fill(ins[0].begin(), ins[0].end(), std::byte{});
+  h.b.staging->receive(h.a.node.id, ++transfer, ins[0].data(), 20'000'000, into(received));
+  h.a.staging->transmit(h.b.node.id, transfer, out.data(), 20'000'000, into(sent));
+  h.until([&] { return sent.times > 0 && received.times > 0; });
+  CHECK(received.code() == Errc::kOk);
+  CHECK(ins[0] == out);
+  CHECK(h.a.staging->buffer_bytes() <= 20 * TwoHosts::kChunk);
+  CHECK(h.b.staging->buffer_bytes() <= 20 * TwoHosts::kChunk);
+}
+
+TEST_CASE("what a peer does not read any more stops nobody else's chunks") {
+  TwoHosts h(4);
+  const auto out = pattern(50'000'000, 1);
+  // One that announces itself, takes the connections, and then nothing.
+  auto other_loop = make_loop();
+  GpuNode stopped(*other_loop, 3, 0, between_hosts("c's"), h.chunks);
+  h.a.node.exchange->peer_joined(stopped.node.info());
+  stopped.node.exchange->peer_joined(h.a.node.info());
+  REQUIRE(h.loop->run_until(
+      [&] {
+        other_loop->run_until([] { return false; }, kMillisecond);
+        return stopped.node.exchange->ucx_counters().streams == 1;
+      },
+      kPatience));
+  std::vector<End> never(20);
+  for (std::size_t i = 0; i < never.size(); ++i)
+    h.a.staging->transmit(stopped.node.id, i, out.data(), 50'000'000, into(never[i]));
+  std::vector<std::byte> in(out.size());
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    End sent, received;
+    h.b.staging->receive(h.a.node.id, i, in.data(), 50'000'000, into(received));
+    h.a.staging->transmit(h.b.node.id, i, out.data(), 50'000'000, into(sent));
+    h.until([&] { return sent.times > 0 && received.times > 0; });
+    CHECK(received.code() == Errc::kOk);
+    CHECK(in == out);
+  }
+  CHECK(!std::any_of(never.begin(), never.end(), [](const End& end) { return end.times > 0; }));
+  h.a.node.exchange->peer_lost(stopped.node.id);
+  h.until([&] { return over(never); });
+  for (const End& end : never) CHECK(!end.status);
+}
 
 TEST_CASE("GPU memory crosses processes through bounded host memory, whatever the order of calls") {
   auto loop = make_loop();
@@ -51,9 +224,6 @@ TEST_CASE("GPU memory crosses processes through bounded host memory, whatever th
     b.staging->receive(a.node.id, 100 + i, in[i].data(), bytes, into(received[i]));
     a.staging->transmit(b.node.id, 100 + i, out[i].data(), bytes, into(sent[i]));
   }
-  const auto over = [](const std::vector<End>& ends) {
-    return std::all_of(ends.begin(), ends.end(), [](const End& end) { return end.times > 0; });
-  };
   REQUIRE(loop->run_until([&] { return over(sent) && over(received); }, kPatience));
   for (std::size_t i = 0; i < std::size(sizes); ++i) {
     CAPTURE(i);

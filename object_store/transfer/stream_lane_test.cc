@@ -1,6 +1,8 @@
 // Blocks over a stream: between two lanes, and between a lane and whoever writes bytes of its own.
 #include "stream_lane.h"
 
+#include <tilewise/base/prng.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -20,25 +22,59 @@ std::vector<std::byte> block(std::size_t bytes, std::uint64_t seed) {
 
 BlockHeader header_of(std::uint64_t transfer, std::size_t bytes) { return {cookie_of(1), transfer, bytes}; }
 
-// A lane, and what it said. Takes every block that `places` has memory for.
+// Gives out what it has of a block when it is told to.
+struct Trickle final : Source {
+  explicit Trickle(std::span<const std::byte> block) : rest(block) {}
+  Result<std::span<const std::byte>> next() override {
+    if (!fine) return fine.error();
+    return rest.first(there);
+  }
+  void sent(std::size_t bytes) override { rest = rest.subspan(bytes), there -= bytes; }
+  std::span<const std::byte> rest;
+  std::size_t there = 0;
+  Status fine;
+};
+
+// Has room for so much, until it is told of more, or wants no more.
+struct Cup final : Sink {
+  std::optional<std::span<std::byte>> room() override {
+    if (!wanted) return std::nullopt;
+    cup.resize(size - full);
+    return cup;
+  }
+  void came(std::size_t bytes) override {
+    got.insert(got.end(), cup.begin(), cup.begin() + static_cast<std::ptrdiff_t>(bytes));
+    full += bytes;
+  }
+  std::size_t size = 0, full = 0;
+  bool wanted = true;
+  std::vector<std::byte> cup, got;
+};
+
+// A lane, and what it said. Takes every block that `places` or `sinks` have memory for.
 struct Side {
   std::map<std::uint64_t, std::vector<std::byte>> places;
-  std::vector<std::uint64_t> received, sent, announced;
+  std::map<std::uint64_t, Sink*> sinks;
+  std::vector<std::uint64_t> received, sent, announced, refused;
   std::vector<Error> broken;
   std::unique_ptr<StreamLane> lane;
 
   void begin(std::unique_ptr<net::ByteStream> stream, bool dialled) {
     lane = std::make_unique<StreamLane>(
         std::move(stream), dialled,
-        StreamLane::Handlers{.on_header = [this](const BlockHeader& header) -> std::optional<std::byte*> {
-                               announced.push_back(header.transfer);
-                               const auto at = places.find(header.transfer);
-                               if (at == places.end() || at->second.size() != header.bytes) return {};
-                               return at->second.data();
-                             },
-                             .on_received = [this](const BlockHeader& h) { received.push_back(h.transfer); },
-                             .on_sent = [this](const BlockHeader& h) { sent.push_back(h.transfer); },
-                             .on_broken = [this](const Error& why) { broken.push_back(why); }});
+        StreamLane::Handlers{
+            .on_header = [this](const BlockHeader& header) -> std::optional<Place> {
+              announced.push_back(header.transfer);
+              if (const auto sink = sinks.find(header.transfer); sink != sinks.end())
+                return Place{nullptr, sink->second};
+              const auto at = places.find(header.transfer);
+              if (at == places.end() || at->second.size() != header.bytes) return {};
+              return Place{at->second.data()};
+            },
+            .on_received = [this](const BlockHeader& h) { received.push_back(h.transfer); },
+            .on_sent = [this](const BlockHeader& h) { sent.push_back(h.transfer); },
+            .on_refused = [this](const BlockHeader& h, const Error&) { refused.push_back(h.transfer); },
+            .on_broken = [this](const Error& why) { broken.push_back(why); }});
   }
 };
 
@@ -94,6 +130,100 @@ TEST_CASE("blocks of any size go both ways over a stream at once, in order") {
     }
     CHECK(l.one.broken.empty());
   }
+}
+
+TEST_CASE("a block comes from a source and goes into a sink as these have bytes and room") {
+  for (const bool sockets : {true, false}) {
+    CAPTURE(sockets);
+    TwoLanes l(sockets);
+    const auto large = block(3'000'000, 1), small = block(1'000, 2);
+    Trickle source(large);
+    Cup sink;
+    l.other.sinks[1] = &sink;
+    l.other.places[2].resize(small.size()), l.other.places[3].resize(small.size());
+    l.one.lane->send(header_of(1, large.size()), source);
+    l.one.lane->send(header_of(2, small.size()), small.data());
+    l.until([&] { return l.other.received.size() == 1; });
+    CHECK(l.other.received[0] == 2);  // it did not wait for bytes that were not there
+    CHECK(l.other.announced.size() == 1);
+    Prng rng(7);
+    bool asked = false;
+    while (l.other.received.size() < 2) {
+      source.there = std::min(source.rest.size(), source.there + rng.below(200'000));
+      sink.full = 0, sink.size = rng.below(200'000);
+      l.one.lane->resume();
+      l.other.lane->resume();
+      if (!std::exchange(asked, true)) l.one.lane->send(header_of(3, small.size()), small.data());
+      l.settle();
+      CHECK(sink.full <= sink.size);
+    }
+    CHECK(sink.got == large);
+    l.until([&] { return l.other.received.size() == 3; });  // the stream goes on behind it
+    CHECK(l.other.received == std::vector<std::uint64_t>{2, 1, 3});
+    CHECK(l.other.places[2] == small);
+    CHECK(l.other.places[3] == small);
+    l.until([&] { return l.one.sent.size() == 3; });
+    CHECK(l.one.broken.empty());
+  }
+}
+
+TEST_CASE("a sink without room holds its stream up, until it has some or is not wanted any more") {
+  TwoLanes l;
+  const auto large = block(1'000'000, 1), small = block(1'000, 2);
+  Cup sink;
+  l.other.sinks[1] = &sink;
+  l.other.places[2].resize(small.size());
+  l.one.lane->send(header_of(1, large.size()), large.data());
+  l.one.lane->send(header_of(2, small.size()), small.data());
+  sink.size = 500'000;
+  l.until([&] { return sink.full == sink.size; });
+  l.settle();
+  CHECK(l.other.received.empty());
+  l.other.lane->resume();  // it has none all the same
+  l.settle();
+  CHECK(l.other.received.empty());
+  SUBCASE("given up") {
+    l.other.lane->drop_incoming();
+    l.until([&] { return l.other.received.size() == 1; });
+    CHECK(l.other.received[0] == 2);
+  }
+  SUBCASE("by the sink itself, which is told of its end") {
+    sink.wanted = false;
+    l.other.lane->resume();
+    l.until([&] { return l.other.received.size() == 2; });
+    CHECK(l.other.received == std::vector<std::uint64_t>{1, 2});
+  }
+  CHECK(l.other.places[2] == small);
+  CHECK(sink.full == sink.size);
+}
+
+TEST_CASE("a source that fails before anything of it is sent is left out, later it breaks the lane") {
+  TwoLanes l;
+  const auto small = block(1'000, 2);
+  l.other.places[8].resize(small.size());
+  Trickle never(small);
+  l.one.lane->send(header_of(7, small.size()), never);
+  never.fine = error(Errc::kDeviceError, "gone");
+  l.one.lane->send(header_of(8, small.size()), small.data());
+  l.until([&] { return l.other.received.size() == 1; });
+  CHECK(l.other.received[0] == 8);
+  CHECK(l.one.refused == std::vector<std::uint64_t>{7});
+  CHECK(l.one.broken.empty());
+  const auto large = block(1'000'000, 1);
+  Trickle source(large);
+  Cup sink;
+  sink.size = large.size();
+  l.other.sinks[1] = &sink;
+  source.there = 1'000;
+  l.one.lane->send(header_of(1, large.size()), source);
+  l.until([&] { return sink.full == 1'000; });
+  source.fine = error(Errc::kDeviceError, "gone");
+  l.one.lane->resume();
+  l.until([&] { return !l.one.broken.empty() && !l.other.broken.empty(); });
+  CHECK(l.one.broken.size() == 1);
+  CHECK(l.one.broken[0].code == Errc::kDeviceError);
+  CHECK(l.one.sent == std::vector<std::uint64_t>{8});
+  CHECK(l.other.received.size() == 1);
 }
 
 TEST_CASE("a block that nobody wants is read and forgotten") {

@@ -54,6 +54,11 @@ Status UcxEngine::attach_stream(const Cookie& cookie, std::unique_ptr<net::ByteS
                 const auto op = me.ops.find({header.cookie, header.transfer, true});
                 if (op != me.ops.end() && op->second->stream != nullptr) me.complete(*op->second, UCS_OK);
               },
+          .on_refused =
+              [&me](const AmHeader& header, const Error& why) {
+                const auto op = me.ops.find({header.cookie, header.transfer, true});
+                if (op != me.ops.end() && op->second->stream != nullptr) me.finish(*op->second, why);
+              },
           .on_broken =
               [&me, &peer](const Error& why) {
                 ++me.counters.endpoints_failed;
@@ -62,10 +67,7 @@ Status UcxEngine::attach_stream(const Cookie& cookie, std::unique_ptr<net::ByteS
                 if (me.hooks.on_work) me.hooks.on_work();
               }});
   ++me.counters.streams;
-  for (Op* op : std::exchange(peer.waiting, {})) {
-    op->active = true;
-    peer.lane->send(op->header, op->data);
-  }
+  for (Op* op : std::exchange(peer.waiting, {})) me.put_into_lane(*op, peer);
   if (me.hooks.on_work) me.hooks.on_work();
   return {};
 }
@@ -77,12 +79,24 @@ void UcxEngine::no_stream(const Cookie& cookie, const Error& why) {
 void UcxEngine::Impl::stream_send(Op& op, Peer& peer) {
   op.stream = &peer;
   if (!peer.lane) return peer.waiting.push_back(&op);
+  put_into_lane(op, peer);
+}
+
+void UcxEngine::Impl::put_into_lane(Op& op, Peer& peer) {
   op.active = true;
-  peer.lane->send(op.header, op.data);
+  if (op.source != nullptr)
+    peer.lane->send(op.header, *op.source);
+  else
+    peer.lane->send(op.header, op.data);
+}
+
+void UcxEngine::resume(const Cookie& cookie) {
+  const auto peer = impl_->peers.find(cookie);
+  if (peer != impl_->peers.end() && peer->second->lane) peer->second->lane->resume();
 }
 
 // Nothing of the op's memory is touched before all of the header fits.
-std::optional<std::byte*> UcxEngine::Impl::stream_header(Peer& peer, const AmHeader& header) {
+std::optional<Place> UcxEngine::Impl::stream_header(Peer& peer, const AmHeader& header) {
   if (header.cookie != peer.cookie) {  // of a link before
     ++counters.refused_unknown;
     return {};
@@ -99,7 +113,7 @@ std::optional<std::byte*> UcxEngine::Impl::stream_header(Peer& peer, const AmHea
   }
   op->active = true;
   peer.incoming = op;
-  return op->data;
+  return Place{op->data, op->sink};
 }
 
 // At once: nobody but us reads or writes the memory. Of a send that is half written the rest has to follow: it keeps its memory

@@ -56,6 +56,8 @@ struct Op {
   bool sending = false, active = false, bulk = false, forced = false;
   device::Kind kind = device::Kind::kHost;
   std::byte* data = nullptr;
+  Source* source = nullptr;  // instead, as is the next: over a stream only
+  Sink* sink = nullptr;
   TimeNs began = 0;
   TimeNs deadline = 0;           // of the transfer; over a stream it moves while that does
   TimeNs wake = 0;               // its entry in `alarms`
@@ -129,7 +131,8 @@ struct UcxEngine::Impl {
 
   // streams.cc
   void stream_send(Op& op, Peer& peer);
-  std::optional<std::byte*> stream_header(Peer& peer, const AmHeader& header);
+  void put_into_lane(Op& op, Peer& peer);
+  std::optional<Place> stream_header(Peer& peer, const AmHeader& header);
   void stream_let_go(Op& op, const Error& why);
   bool makes_headway(Op& op, TimeNs now);
   TimeNs later_deadline(const Op& op, TimeNs now) const;
@@ -139,6 +142,7 @@ struct UcxEngine::Impl {
 
   // ucx_ops.cc
   Op* wanted(const AmHeader& header, bool streamed);
+  Result<Peer*> streaming(const Cookie& cookie);
   Result<Op*> add_op(const OpKey& key, std::byte* data, std::int64_t bytes, device::Kind kind, Done& done);
   void post_send(Op& op, Peer& peer);
   ucs_status_t on_message(const void* header, std::size_t header_bytes, void* data, std::size_t bytes,

@@ -76,6 +76,32 @@ Status UcxEngine::transmit(const Cookie& cookie, std::uint64_t transfer, const s
   return {};
 }
 
+Result<Peer*> UcxEngine::Impl::streaming(const Cookie& cookie) {
+  const auto peer = peers.find(cookie);
+  if (peer == peers.end()) return error(Errc::kNotFound, "no such data peer");
+  if (!peer->second->streams)
+    return error(Errc::kUnsupported, "bytes come in chunks over a data connection only");
+  return peer->second.get();
+}
+
+Status UcxEngine::transmit(const Cookie& cookie, std::uint64_t transfer, Source& from, std::int64_t bytes,
+                           Done done) {
+  TW_ASSIGN(Peer* const peer, impl_->streaming(cookie));
+  TW_ASSIGN(Op* const op, impl_->add_op({cookie, transfer, true}, nullptr, bytes, device::Kind::kHost, done));
+  op->source = &from;
+  impl_->stream_send(*op, *peer);
+  return {};
+}
+
+Status UcxEngine::expect(const Cookie& cookie, std::uint64_t transfer, Sink& to, std::int64_t bytes,
+                         Done done) {
+  TW_TRY(impl_->streaming(cookie));
+  TW_ASSIGN(Op* const op,
+            impl_->add_op({cookie, transfer, false}, nullptr, bytes, device::Kind::kHost, done));
+  op->sink = &to;
+  return {};
+}
+
 Status UcxEngine::expect(const Cookie& cookie, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                          device::Kind kind, Done done, OnHeld held) {
   const auto peer = impl_->peers.find(cookie);
@@ -117,7 +143,7 @@ void UcxEngine::Impl::post_send(Op& op, Peer& peer) {
 Op* UcxEngine::Impl::wanted(const AmHeader& header, bool streamed) {
   const auto found = ops.find({header.cookie, header.transfer, false});
   if (found != ops.end() && !found->second->active &&
-      (streamed || monotonic_now() <= found->second->deadline))
+      (streamed || (found->second->sink == nullptr && monotonic_now() <= found->second->deadline)))
     return found->second.get();
   ++counters.refused_unknown;
   return nullptr;

@@ -1,8 +1,10 @@
-// Blocks between GPUs of two processes of one host go straight from one to the other, whatever UCX can do. The GPUs are emulated.
+// Blocks between GPUs of two processes: of one host they go straight from one to the other, whatever UCX can do, of two through the
+// hosts' memory. The GPUs are emulated.
 #include <doctest/doctest.h>
 #include <csignal>
 
 #include "emulated_gpus.h"
+#include "network.h"
 #include "programs.h"
 #include "watched.h"
 
@@ -78,6 +80,36 @@ TEST_CASE("who maps nothing sends through the host, as before; strict, it does n
   Process& strict = w.cluster.worker(2);
   CHECK(strict.wait().value_or(0) != 0);
   CHECK(strict.errors().find("through the host only") != std::string::npos);
+}
+
+TEST_CASE("between hosts blocks of GPUs go over the data connection in chunks, through the hosts' memory") {
+  setenv("UCX_TLS", "tcp", 1);  // inherited by the workers (network.h)
+  std::string why;
+  const auto network = Network::make(2, why);
+  if (!network) return skipped("no hosts of their own: " + why);
+  // Halves of 8 MiB cross, four chunks each.
+  const auto columns = [](const Session& session) {
+    return sum(session.random.uniform({2048, 2048}, {.seed = 5, .block = {1024, 2048}}).reblock({2048, 1024}),
+               {.axis = 0});
+  };
+  std::vector<double> right;
+  {
+    Cluster cluster({.workers = 0});
+    add_gpu_worker(cluster, "cuda:0");
+    const Session session = cluster.session();
+    REQUIRE(session.wait_for_devices(1, kPatience));
+    right = columns(session).get<double>({.timeout = kPatience});
+  }
+  Watched w({.workers = 0, .network = network.get()});
+  INFO(w.cluster.words());
+  for (int i = 0; i < 2; ++i) add_gpu_worker(w.cluster, "cuda:0");
+  const Session session = w.cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  for (int round = 0; round < 3; ++round)
+    CHECK(same_bits(columns(session).get<double>({.timeout = kPatience}), right));
+  REQUIRE(eventually([&] { return lanes(w)["staged"] >= 3 * (16 << 20); }));
+  CHECK(lanes(w)["cuda-ipc"] + lanes(w)["mapped"] == 0);
+  CHECK(nothing_left(w.cluster));
 }
 
 TEST_CASE(

@@ -4,6 +4,8 @@
 #include "copy.h"
 #include "window.h"
 
+#include <tilewise/base/block_deque.h>
+
 #include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <deque>
@@ -28,7 +30,7 @@ struct InFlight {
 struct StreamState {
   std::uint64_t issued = 0, completed = 0;
   std::int64_t queued_ns = 0;  // what the steps in flight are expected to take
-  std::deque<InFlight> flight;
+  BlockDeque<InFlight> flight;
   const InFlight* find(std::uint64_t sequence) const {  // none: it is through
     if (flight.empty() || sequence < flight.front().sequence || sequence > flight.back().sequence)
       return nullptr;
@@ -161,7 +163,7 @@ struct DeviceState {
   std::vector<FairShare> fair;      // of its time, of the sessions with queues here, rising
   ByteShares shares;                // of its memory
   std::deque<Ungranted> ungranted;  // offered copies that wait for memory, by turn
-  std::deque<PendingDone> pending_dones;
+  BlockDeque<PendingDone> pending_dones;
   std::deque<std::uint64_t>
       spares;  // keys of replicas kept without a use, oldest first; some are gone or used again
   std::size_t spares_checked = 0;  // how many there were when those that are gone were last left out

@@ -1,7 +1,7 @@
 // Tables with stable slots, by which the core's records refer to each other.
 #pragma once
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <vector>
 
 namespace tilewise::worker {
@@ -12,31 +12,34 @@ constexpr std::int64_t kTierPage = 4096;  // what places below memory are aligne
 constexpr std::int64_t in_tier(std::int64_t bytes) { return (bytes + kTierPage - 1) / kTierPage * kTierPage; }
 constexpr std::int64_t in_arena(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// A table with stable slots and a free list.
+// A table with stable slots and a free list. References stay valid while it grows.
 template <class T> class Pool {
  public:
   Slot add() {
     if (!free_.empty()) {
       const Slot s = free_.back();
       free_.pop_back();
-      items_[s] = T{};
+      std::destroy_at(&(*this)[s]);
+      std::construct_at(&(*this)[s]);
       ++live_;
       return s;
     }
-    items_.emplace_back();
+    if (size_ % kChunk == 0) chunks_.push_back(std::make_unique<T[]>(kChunk));
     ++live_;
-    return static_cast<Slot>(items_.size() - 1);
+    return size_++;
   }
   void drop(Slot s) {
     free_.push_back(s);
     --live_;
   }
-  T& operator[](Slot s) { return items_[s]; }
-  const T& operator[](Slot s) const { return items_[s]; }
+  T& operator[](Slot s) { return chunks_[s / kChunk][s % kChunk]; }
+  const T& operator[](Slot s) const { return chunks_[s / kChunk][s % kChunk]; }
   std::int64_t live() const { return live_; }
 
  private:
-  std::deque<T> items_;  // references stay valid while the table grows
+  static constexpr Slot kChunk = 64;
+  std::vector<std::unique_ptr<T[]>> chunks_;
+  Slot size_ = 0;
   std::vector<Slot> free_;
   std::int64_t live_ = 0;
 };

@@ -109,7 +109,10 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
   runtime.host = config::host_id();
   runtime.in_flight_bytes = d.options_.in_flight_bytes;
   runtime.in_flight_peer_bytes = d.options_.in_flight_peer_bytes;
-  d.service_ = std::make_unique<Service>(*d.exchange_, d.copier_);
+  const auto gpu = std::find_if(d.devices_.begin(), d.devices_.end(), [](const device::Device* device) {
+    return device->info().kind == device::Kind::kCuda;
+  });
+  d.service_ = std::make_unique<Service>(*d.exchange_, d.copier_, gpu == d.devices_.end() ? nullptr : *gpu);
   d.runtime_ =
       std::make_unique<Runtime>(std::move(devices), &plugins, runtime, d.copier_, [&loop] { loop.wake(); });
   if (!d.options_.spill.directory.empty()) {
@@ -171,6 +174,7 @@ Daemon::~Daemon() {
   // the slabs are freed.
   for (device::Device* device : devices_) device->synchronize();
   exchange_.reset();
+  if (service_) service_->let_go();
   runtime_.reset();
 }
 

@@ -1,8 +1,27 @@
 #include "service.h"
 
 #include <tilewise/daemon/log.h>
+#include <tilewise/device/cuda_pinned.h>
 
 namespace tilewise::worker {
+
+Daemon::Service::Service(exchange::Exchange& exchange, device::Copier& copier, device::Device* gpu)
+    : exchange_(&exchange), copier_(copier), local_(copier) {
+  exchange::ChunkOptions chunks;
+  if (gpu != nullptr) {
+    chunks.pin = [gpu](std::size_t bytes) -> std::shared_ptr<std::byte> {
+      auto made = device::PinnedBuffer::make(*gpu, bytes);
+      if (!made) {
+        daemon::log_warn("what GPUs send to other hosts goes through memory that is not pinned, and slower",
+                         {{"why", daemon::to_string(made.error())}});
+        return nullptr;
+      }
+      const std::shared_ptr<device::PinnedBuffer> buffer = std::move(*made);
+      return {buffer, buffer->data()};
+    };
+  }
+  staging_.emplace(exchange, copier, chunks);
+}
 
 void Daemon::Service::peer_joined(const msg::PeerInfo& peer) {
   if (peer.role == msg::Role::kWorker) workers_.insert(peer.id);
@@ -43,7 +62,7 @@ void Daemon::Service::transmit(WorkerId to, std::uint64_t transfer, const std::b
     return local_.transmit(self_, transfer, place, bytes,
                            [done](const Status& ok) { done(ok, msg::Lane::kPeerCopy); });
   }
-  if (staged(kind, to)) return staging_.transmit(to, transfer, from, bytes, done);
+  if (staged(kind, to)) return staging_->transmit(to, transfer, from, bytes, done);
   exchange_->transmit(to, transfer, from, bytes, kind, done);
 }
 
@@ -62,7 +81,7 @@ void Daemon::Service::receive(WorkerId from, std::uint64_t transfer, std::byte* 
     return local_.receive(self_, transfer, {to, kind}, bytes,
                           [done](const Status& ok) { done(ok, msg::Lane::kPeerCopy); });
   }
-  if (staged(kind, from)) return staging_.receive(from, transfer, to, bytes, done);
+  if (staged(kind, from)) return staging_->receive(from, transfer, to, bytes, done);
   exchange_->receive(from, transfer, to, bytes, kind, done, [this, transfer](const Error& why) {
     runtime_->post(TransferDone{.transfer = transfer, .failed = why, .held = true});
   });

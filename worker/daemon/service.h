@@ -4,6 +4,7 @@
 #include <tilewise/worker/local_lane.h>
 #include <tilewise/worker/runtime.h>
 
+#include <optional>
 #include <set>
 
 #include "daemon.h"
@@ -12,10 +13,12 @@ namespace tilewise::worker {
 
 class Daemon::Service final : public DataService {
  public:
-  Service(exchange::Exchange& exchange, device::Copier& copier)
-      : exchange_(&exchange), copier_(copier), local_(copier), staging_(exchange, copier) {}
+  // `gpu`: one of ours, if there is any.
+  Service(exchange::Exchange& exchange, device::Copier& copier, device::Device* gpu);
   // Before anything is called.
   void bind(WorkerId self, Runtime& runtime) { self_ = self, runtime_ = &runtime; }
+  // Devices have come to rest, the exchange has let go; before the devices end.
+  void let_go() { staging_.reset(); }
   // Moves bytes inside this process. True if any arrived.
   bool poll() { return copier_.poll(); }
   bool is_lost(WorkerId peer) const { return lost_.contains(peer); }
@@ -45,7 +48,7 @@ class Daemon::Service final : public DataService {
   exchange::Exchange* exchange_;
   device::Copier& copier_;
   LocalLane local_;  // between our own devices, where one cannot read the other's memory
-  exchange::Staging staging_;
+  std::optional<exchange::Staging> staging_;
   WorkerId self_;
   Runtime* runtime_ = nullptr;
   std::set<WorkerId> workers_, lost_;

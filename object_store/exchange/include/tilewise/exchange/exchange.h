@@ -163,6 +163,14 @@ class Exchange {
   void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes, device::Kind kind,
                Done done, transfer::OnHeld held = {});
 
+  // The same in chunks, where bytes of host memory to and from this peer go over a data connection (in_chunks()): kUnsupported where they
+  // do not. The source or sink is the lane's until `done`, which a repeated transmit gets too (kAlreadyExists); resume() as UcxEngine's.
+  bool in_chunks(WorkerId peer) const;
+  bool is_up(WorkerId peer) const;  // there is a link now
+  void transmit(WorkerId to, std::uint64_t transfer, transfer::Source& from, std::int64_t bytes, Done done);
+  void receive(WorkerId from, std::uint64_t transfer, transfer::Sink& to, std::int64_t bytes, Done done);
+  void resume(WorkerId peer);
+
   // The peer says that it will not send these bytes: unless they are coming all the same, the receive ends with kNotFound.
   void disarm(WorkerId from, std::uint64_t transfer);
 

@@ -17,6 +17,7 @@
 #include <tilewise/base/time.h>
 #include <tilewise/device/device.h>
 #include <tilewise/net/byte_stream.h>
+#include <tilewise/transfer/chunks.h>
 
 #include <array>
 #include <cstddef>
@@ -135,6 +136,13 @@ class UcxEngine {
   // `held`: at most once, before `done`, two graces after the deadline.
   Status expect(const Cookie& cookie, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                 device::Kind kind, Done done, OnHeld held = {});
+
+  // The same in chunks, with a peer whose bytes go over a stream: kUnsupported with another. The source or sink is the transport's until
+  // `done`.
+  Status transmit(const Cookie& cookie, std::uint64_t transfer, Source& from, std::int64_t bytes, Done done);
+  Status expect(const Cookie& cookie, std::uint64_t transfer, Sink& to, std::int64_t bytes, Done done);
+  // A source or a sink of this peer's that had nothing to give, or no room, has now.
+  void resume(const Cookie& cookie);
 
   // Ends an expectation that the peer says it will not fulfil, with kNotFound. Nothing where bytes are coming already, or
   // where there is none.

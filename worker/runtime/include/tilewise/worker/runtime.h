@@ -1,6 +1,7 @@
 // The shell around a worker core: owns devices and kernels, turns actions into launches and messages, and completions
 // back into events. Everything runs on one thread, the one that calls pump(); post() alone may be called from any.
 #pragma once
+#include <tilewise/base/block_deque.h>
 #include <tilewise/device/copier.h>
 #include <tilewise/kernels/kernels.h>
 #include <tilewise/kernels/plugin.h>
@@ -142,7 +143,7 @@ class Runtime {
   std::vector<std::function<void()>> calls_;  // likewise
   std::vector<Event> events_;
   Actions actions_;
-  std::deque<Launch> here_;      // steps for this thread, in order: run in the next turn
+  BlockDeque<Launch> here_;      // steps for this thread, in order: run in the next turn
   CallCache calls_here_;         // of those
   std::vector<ir::Read> reads_;  // scratch, as is the next
   ResolvedStep step_;
