@@ -425,6 +425,7 @@ class World {
   void check_asked(const Client& client);
   void ask_for_copies(Client& client, msg::Submit& submit);
   void check_copies(Client& client, std::uint64_t request);
+  void rest(int client, int gone);
   void check_held(Client& client);
   int living() const;
   int workers_with(std::uint64_t array, std::int64_t block) const;

@@ -179,15 +179,8 @@ void World::client_next(int index) {
   if (client.dead) return;
   if (stands_still(client.welcome.you.value, [this, index] { client_next(index); })) return;
   if (client.next_request > static_cast<std::uint64_t>(knobs_.requests)) {
-    if (knobs_.copies > 0 && !client.rested) {  // by then all that was lost has been made up for
-      if (!std::exchange(client.resting, true)) {
-        at(90 * kSecond, [this, index] {
-          Client& of = *clients_[static_cast<std::size_t>(index)];
-          of.rested = true;
-          if (!of.dead) check_held(of);
-          client_next(index);
-        });
-      }
+    if (knobs_.copies > 0 && !client.rested) {
+      if (!std::exchange(client.resting, true)) rest(index, gone_);
       return;
     }
     // The end: release everything, twice for good measure.

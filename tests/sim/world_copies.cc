@@ -76,6 +76,17 @@ void World::check_copies(Client& client, std::uint64_t number) {
   }
 }
 
+// Until all that was lost has been made up for: who dies meanwhile is waited for as long again.
+void World::rest(int index, int gone) {
+  at(90 * kSecond, [this, index, gone] {
+    if (gone_ > gone) return rest(index, gone_);
+    Client& client = *clients_[static_cast<std::size_t>(index)];
+    client.rested = true;
+    if (!client.dead) check_held(client);
+    client_next(index);
+  });
+}
+
 void World::check_held(Client& client) {
   if (down_ || living() == 0) return;
   const scheduler::View all = scheduler_->view(scheduler::OverviewRequest{}, now_);

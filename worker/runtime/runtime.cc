@@ -23,11 +23,10 @@
 namespace tilewise::worker {
 namespace {
 
-constexpr TimeNs kLoneNs = 4 * kMicrosecond;        // less than waking an executor
-constexpr TimeNs kShortNs = 250 * kMicrosecond;     // so long may messages wait where there is one core
-constexpr TimeNs kShortCallNs = 50 * kMicrosecond;  // of users' kernels, whose time may depend on their data
-constexpr std::int64_t kScratchBytes = 1 << 20;     // of a GPU's stream, at first
-constexpr TimeNs kTurnNs = 30 * kMicrosecond;  // short steps of one turn: results wait no longer to be told
+constexpr TimeNs kLoneNs = 4 * kMicrosecond;     // less than waking an executor
+constexpr TimeNs kShortNs = 250 * kMicrosecond;  // so long may messages wait where there is one core
+constexpr std::int64_t kScratchBytes = 1 << 20;  // of a GPU's stream, at first
+constexpr TimeNs kTurnNs = 30 * kMicrosecond;    // short steps of one turn: results wait no longer to be told
 
 // Work that may sleep: files, and what reads the bytes of many others.
 bool may_sleep(const ir::Op& op) {
@@ -458,7 +457,6 @@ void Runtime::resolve(const Launch& launch, ResolvedStep& step) const {
 bool Runtime::may_run_here(const Local& local, const Launch& launch, TimeNs limit) const {
   if (local.device->info().kind != device::Kind::kHost || may_sleep(launch.op->op) || launch.run.again)
     return false;
-  if (launch.op->op.kind == ir::OpKind::kCall) limit = std::min(limit, kShortCallNs);
   const std::size_t family = launch.op->family;
   if (family >= local.meters.size() || local.meters[family].steps() == 0)
     return launch.op->op.kind != ir::OpKind::kCall && launch.op->model_ns <= limit;
