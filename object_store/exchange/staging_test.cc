@@ -171,6 +171,69 @@ TEST_CASE("a data connection that breaks in the middle of chunks gives all of th
   CHECK(h.b.staging->buffer_bytes() <= 20 * TwoHosts::kChunk);
 }
 
+TEST_CASE(
+    "a block that cannot be copied out of the GPU fails alone, or with the connection where some of it was "
+    "sent") {
+  for (const int good :
+       {0, 1, 2, 3, 10, 20, 25, 29}) {  // chunks of thirty that are copied before the one that is not
+    CAPTURE(good);
+    const auto out = pattern(100'000, 1);
+    std::vector<std::vector<std::byte>> ins(3, std::vector<std::byte>(out.size()));
+    std::vector<End> sent(3), received(3);
+    TwoHosts h(8);
+    h.a.gpu.copy_stream().fail_copy_after(good);
+    for (std::size_t i = 0; i < 3; ++i) {  // one after the other, so that the order of chunks is known
+      CAPTURE(i);
+      h.b.staging->receive(h.a.node.id, i, ins[i].data(), 100'000, into(received[i]));
+      h.a.staging->transmit(h.b.node.id, i, out.data(), 100'000, into(sent[i]));
+      h.until([&] { return sent[i].times > 0; });
+      if (i != static_cast<std::size_t>(good / 10)) {
+        h.until([&] { return received[i].times > 0; });
+        CHECK(sent[i].code() == Errc::kOk);
+        CHECK(received[i].code() == Errc::kOk);
+        CHECK(ins[i] == out);
+        continue;
+      }
+      CHECK(sent[i].code() == Errc::kDeviceError);
+      // Of what was not begun the receiver hears nothing here: the worker's core tells its core.
+      const bool begun = good % 10 != 0;
+      if (begun) h.until([&] { return received[i].times > 0 && h.streams() == 2; });
+      CHECK(received[i].times == (begun ? 1 : 0));
+      if (begun) CHECK(received[i].code() == Errc::kUnavailable);
+    }
+    CHECK(h.streams() == (good % 10 == 0 ? 1 : 2));
+  }
+}
+
+TEST_CASE("a block that cannot be copied into the GPU fails alone") {
+  for (const int good : {0, 4, 9, 15, 29}) {
+    CAPTURE(good);
+    const auto out = pattern(100'000, 1);
+    std::vector<std::vector<std::byte>> ins(3, std::vector<std::byte>(out.size()));
+    std::vector<End> sent(3), received(3);
+    TwoHosts h(8);
+    h.b.gpu.copy_stream().fail_copy_after(good);
+    for (std::size_t i = 0; i < 3; ++i) {
+      h.b.staging->receive(h.a.node.id, i, ins[i].data(), 100'000, into(received[i]));
+      h.a.staging->transmit(h.b.node.id, i, out.data(), 100'000, into(sent[i]));
+    }
+    h.until([&] { return over(sent) && over(received); });
+    int failed = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      CHECK(sent[i].code() == Errc::kOk);  // it has done its part
+      const bool fails = received[i].code() != Errc::kOk;
+      failed += fails;
+      if (fails)
+        CHECK(received[i].code() == Errc::kDeviceError);
+      else
+        CHECK(ins[i] == out);
+    }
+    CHECK(failed == 1);
+    CHECK(h.streams() == 1);
+    CHECK(h.b.staging->buffer_bytes() <= 20 * TwoHosts::kChunk);
+  }
+}
+
 TEST_CASE("what a peer does not read any more stops nobody else's chunks") {
   TwoHosts h(4);
   const auto out = pattern(50'000'000, 1);

@@ -177,7 +177,8 @@ struct Pressed {
 };
 
 // Random allocations, slowly outnumbering random frees of any living block, until one fails; then as many operations as
-// are left keep the arena there, a failure answered by a free.
+// are left keep the arena there, a failure answered by a free. How full it is then depends on the sizes that are drawn, 0.81 to 0.97: the
+// median is of hundreds of draws.
 Pressed press(std::uint64_t seed, int operations) {
   constexpr std::int64_t kBytes = std::int64_t{1} << 30;
   alloc::Arena arena({.max_bytes = kBytes, .slab_bytes = kBytes});
@@ -213,11 +214,9 @@ Pressed press(std::uint64_t seed, int operations) {
 
 void bench_arena(const Settings& settings, Report& report) {
   std::vector<double> fills, times;
-  for (int i = 0; i < 2 * settings.repeats + 1; ++i) {
-    const Pressed one = press(static_cast<std::uint64_t>(i + 1), settings.quick ? 100'000 : 1'000'000);
-    fills.push_back(one.fill);
-    times.push_back(one.us);
-  }
+  for (std::uint64_t seed = 1; seed <= 301; ++seed) fills.push_back(press(seed, 10'000).fill);
+  for (int i = 0; i < 2 * settings.repeats + 1; ++i)
+    times.push_back(press(static_cast<std::uint64_t>(i + 1), settings.quick ? 100'000 : 1'000'000).us);
   report.at_least(
       {.metric = "arena: in use at the first failure, 16 sizes", .value = median(fills), .unit = "share"},
       0.95);
