@@ -42,7 +42,7 @@ bool ChunkBuffers::grow() {
 
 // ---- sending --------------------------------------------------------------------------------------------------
 
-class ChunkedSends::Block final : public transfer::Source {
+class ChunkedSends::Block final : public transfer::Source, public std::enable_shared_from_this<Block> {
  public:
   Block(ChunkedSends& sends, WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
         Exchange::Done done)
@@ -81,14 +81,11 @@ class ChunkedSends::Block final : public transfer::Source {
   int copies = 0;              // under way
   Status so_far;               // of the copies
   std::optional<Status> over;  // what the exchange says
-  std::weak_ptr<Block> self;   // for who has to keep it
 };
 
 void ChunkedSends::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                             Exchange::Done done) {
-  auto block = std::make_shared<Block>(*this, to, transfer, from, bytes, std::move(done));
-  block->self = block;
-  peers_[to].waiting.push_back(std::move(block));
+  peers_[to].waiting.push_back(std::make_shared<Block>(*this, to, transfer, from, bytes, std::move(done)));
   serve();
 }
 
@@ -147,7 +144,7 @@ void ChunkedSends::fetch(Block& block, bool always) {
     block.fetched += some;
     ++block.copies;
     copier_.copy({buffer, Kind::kHost}, {const_cast<std::byte*>(from), Kind::kCuda}, some,
-                 [this, chunk, kept = block.self.lock()](const Status& copied) {
+                 [this, chunk, kept = block.shared_from_this()](const Status& copied) {
                    --kept->copies;
                    chunk->here = copied.has_value();
                    if (!copied && kept->so_far) kept->so_far = copied;
@@ -160,7 +157,7 @@ void ChunkedSends::fetch(Block& block, bool always) {
 // When neither the exchange nor a copy needs its memory.
 void ChunkedSends::end(Block& block) {
   if (block.copies > 0) return;
-  const std::shared_ptr<Block> kept = block.self.lock();
+  const std::shared_ptr<Block> kept = block.shared_from_this();
   for (const Block::Chunk& chunk : block.chunks) buffers_.give(chunk.buffer);
   block.chunks.clear();
   std::erase(peers_.at(block.to).begun, kept);
@@ -171,7 +168,7 @@ void ChunkedSends::end(Block& block) {
 
 // ---- receiving ------------------------------------------------------------------------------------------------
 
-class ChunkedReceives::Block final : public transfer::Sink {
+class ChunkedReceives::Block final : public transfer::Sink, public std::enable_shared_from_this<Block> {
  public:
   Block(ChunkedReceives& receives, WorkerId from, std::byte* to, std::int64_t bytes, Exchange::Done done)
       : receives(receives), from(from), to(to), bytes(bytes), done(std::move(done)) {}
@@ -207,13 +204,11 @@ class ChunkedReceives::Block final : public transfer::Sink {
   std::size_t copies = 0;       // under way
   Status so_far;                // of buffers and copies: after a failure the rest goes nowhere
   std::optional<Status> over;   // what the exchange says
-  std::weak_ptr<Block> self;    // for who has to keep it
 };
 
 void ChunkedReceives::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                               Exchange::Done done) {
   const auto block = std::make_shared<Block>(*this, from, to, bytes, std::move(done));
-  block->self = block;
   exchange_.receive(from, transfer, *block, bytes, [this, block](Status status, msg::Lane) {
     block->over = std::move(status);
     end(*block);
@@ -227,7 +222,7 @@ void ChunkedReceives::copy_up(Block& block) {
   block.begun += some;
   ++block.copies;
   copier_.copy({to, Kind::kCuda}, {buffer, Kind::kHost}, some,
-               [this, buffer, kept = block.self.lock()](const Status& copied) {
+               [this, buffer, kept = block.shared_from_this()](const Status& copied) {
                  --kept->copies;
                  give_back(*kept, buffer);
                  if (!copied && kept->so_far) kept->so_far = copied;
