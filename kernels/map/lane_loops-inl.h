@@ -115,9 +115,33 @@ template <class Op, class T> void ternary_lane(const LaneArgs& args) {
   if (n > 0) ternary_rest<Op, T>(out, a, b, c, static_cast<std::size_t>(n));
 }
 
+// Compilers make branches of this, which random masks send astray. So the mask's bytes become bits, and those the lanes of each vector.
 template <class T> HWY_INLINE void where_block(T* out, const std::uint8_t* m, const T* a, const T* b) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  using Bytes = hn::CappedTag<std::uint8_t, kLaneBlock>;
+  if constexpr (sizeof(T) <= 8 && hn::MaxLanes(Bytes()) >= 8) {  // so that theirs are whole bytes of bits
+    const Bytes bytes;
+    std::uint8_t packed[16] = {};  // its calls may write 8
+    for (std::size_t j = 0; j < kLaneBlock; j += hn::Lanes(bytes))
+      hn::StoreMaskBits(bytes, hn::Ne(hn::LoadU(bytes, m + j), hn::Zero(bytes)), packed + j / 8);
+    std::uint64_t bits;
+    std::memcpy(&bits, packed, sizeof bits);
+    const hn::CappedTag<T, kLaneBlock> d;
+    for (std::size_t j = 0; j < kLaneBlock; j += hn::Lanes(d), bits >>= hn::Lanes(d)) {
+      std::memcpy(packed, &bits, sizeof bits);
+      hn::StoreU(hn::IfThenElse(hn::LoadMaskBits(d, packed), hn::LoadU(d, a + j), hn::LoadU(d, b + j)), d,
+                 out + j);
+    }
+  } else if constexpr (sizeof(T) > 8) {
 #pragma GCC ivdep
-  for (int j = 0; j < kLaneBlock; ++j) out[j] = m[j] != 0 ? a[j] : b[j];
+    for (int j = 0; j < kLaneBlock; ++j) {
+      const std::uint64_t pick = m[j] != 0 ? ~std::uint64_t{0} : 0;
+      out[j] = {(a[j].low & pick) | (b[j].low & ~pick), (a[j].high & pick) | (b[j].high & ~pick)};
+    }
+  } else {
+#pragma GCC ivdep
+    for (int j = 0; j < kLaneBlock; ++j) out[j] = m[j] != 0 ? a[j] : b[j];
+  }
 }
 
 template <class T> void where_lane(const LaneArgs& args) {

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <functional>
 
 #include "bench_block.h"
 #include "bench_order.h"
@@ -101,33 +102,39 @@ void bench_fused(const Settings& settings, Report& report) {
   const Buffer x(n), y(n), out(n);
   NumPy numpy(n);
   const auto link = [&](const Array& v) { return ((v + b) * v - b) * 0.5 + v; };
-  const std::string five = "((a + b) * a - b) * 0.5 + a", ten = "((({0}) + b) * ({0}) - b) * 0.5 + ({0})";
-  for (const int ops : {5, 10}) {
-    // NumPy as one writes it: the first chain's value has a name, which costs nothing.
-    const std::string numpy_text = ops == 5 ? five : "(lambda v: ((v + b) * v - b) * 0.5 + v)(" + five + ")";
-    std::string numexpr_text = five;
-    if (ops == 10) {
-      numexpr_text = ten;
-      for (std::size_t at; (at = numexpr_text.find("{0}")) != std::string::npos;)
-        numexpr_text.replace(at, 3, five);
-    }
+  const std::string five = "((a + b) * a - b) * 0.5 + a";
+  std::string ten = "((({0}) + b) * ({0}) - b) * 0.5 + ({0})";
+  for (std::size_t at; (at = ten.find("{0}")) != std::string::npos;) ten.replace(at, 3, five);
+  const struct {
+    const char* metric;
+    std::function<Array()> ours;
+    void (*by_hand)(const double* a, const double* b, double* out, std::int64_t begin, std::int64_t end);
+    std::string numpy, numexpr;
+    double numpy_bound;
+  } expressions[] = {
+      {"fused chain of 5", [&] { return link(a); }, chain5, five, five, 4},
+      // NumPy as one writes it: the first chain's value has a name, which costs nothing.
+      {"fused chain of 10", [&] { return link(link(a)); }, chain10,
+       "(lambda v: ((v + b) * v - b) * 0.5 + v)(" + five + ")", ten, 8},
+      {"where(a > b, a * 2 + 1, b / 2)", [&] { return tilewise::where(a > b, a * 2.0 + 1.0, b * 0.5); },
+       choice, "np.where(a > b, a * 2 + 1, b * 0.5)", "where(a > b, a * 2 + 1, b * 0.5)", 4}};
+  for (const auto& expression : expressions) {
     std::vector<double> ours, raw, theirs, vm;
     for (int i = -1; i < settings.repeats; ++i) {
-      const double one = persist_seconds(ops == 5 ? link(a) : link(link(a)));
+      const double one = persist_seconds(expression.ours());
       const double two = seconds_of([&] {
         two_threads(n, [&](std::int64_t begin, std::int64_t end, int) {
-          (ops == 5 ? chain5 : chain10)(x.data(), y.data(), out.data(), begin, end);
+          expression.by_hand(x.data(), y.data(), out.data(), begin, end);
         });
       });
-      const double three = numpy.version().empty() ? 0 : numpy.seconds(numpy_text);
-      const double four = numpy.numexpr().empty() ? 0 : numpy.seconds("numexpr: " + numexpr_text);
+      const double three = numpy.version().empty() ? 0 : numpy.seconds(expression.numpy);
+      const double four = numpy.numexpr().empty() ? 0 : numpy.seconds("numexpr: " + expression.numexpr);
       if (i < 0) continue;
       const double m = 1e-6 * static_cast<double>(n);
       ours.push_back(m / one), raw.push_back(m / two), theirs.push_back(m / three), vm.push_back(m / four);
     }
-    const std::string metric = "fused chain of " + std::to_string(ops);
     const auto row = [&](const std::string& reference, const std::vector<double>& times, double bound) {
-      report.at_least({.metric = metric,
+      report.at_least({.metric = expression.metric,
                        .value = median(ours),
                        .unit = "M/s",
                        .reference = reference,
@@ -135,7 +142,7 @@ void bench_fused(const Settings& settings, Report& report) {
                       bound);
     };
     row("loop, 2 threads, -O3 -march=native", raw, 0.95);
-    if (!numpy.version().empty()) row("NumPy " + numpy.version(), theirs, ops == 5 ? 4 : 8);
+    if (!numpy.version().empty()) row("NumPy " + numpy.version(), theirs, expression.numpy_bound);
     if (!numpy.numexpr().empty()) row("numexpr " + numpy.numexpr() + ", 2 threads", vm, 1.5);
   }
   if (numpy.version().empty()) report.note("no python3 with NumPy here: no rows for it");

@@ -22,6 +22,14 @@ void chain10(const double* __restrict a, const double* __restrict b, double* __r
   }
 }
 
+void choice(const double* __restrict a, const double* __restrict b, double* __restrict out,
+            std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; ++i) {
+    const double yes = a[i] * 2 + 1, no = b[i] * 0.5;
+    out[i] = a[i] > b[i] ? yes : no;
+  }
+}
+
 std::uint64_t read_only(const double* x, std::int64_t begin, std::int64_t end) {
   constexpr int kLanes = 64;
   std::uint64_t lanes[kLanes] = {}, all = 0;
