@@ -143,19 +143,26 @@ TEST_CASE(
   INFO(w.cluster.words());
   const Environment breaks{{"TILEWISE_EMULATED_LENDERS_BREAK", "1"}};
   add_gpu_worker(w.cluster, "cuda:0", {"--respawn"}, breaks);
-  add_gpu_worker(w.cluster, "cuda:1", {}, breaks);
   const Session session = w.cluster.session();
-  REQUIRE(session.wait_for_devices(2, kPatience));
+  REQUIRE(session.wait_for_devices(1, kPatience));
   const std::vector<double> right = values(session.compute({products(session, 512, 64, 30)}));
-  const Future future = session.compute({products(session, 512, 64, 30)});
-  REQUIRE(eventually([&] {
-    const auto progress = future.progress();
-    return progress.total > 0 && progress.done * 10 >= progress.total * 3;
-  }));
-  w.cluster.worker(1).signal(SIGKILL);
-  CHECK(same_bits(values(future), right));
-  const std::string words = w.cluster.worker(0).output() + w.cluster.worker(0).errors();
-  CHECK(words.find("a device has failed for good") != std::string::npos);
-  CHECK(words.find("starting it again") != std::string::npos);
+  const auto said = [&](const char* words) {
+    return (w.cluster.worker(0).output() + w.cluster.worker(0).errors()).find(words) != std::string::npos;
+  };
+  // Who asks its driver for nothing until it has heard of the death, and has closed the memory, is spared.
+  for (int round = 1; round <= 8 && !said("a device has failed for good"); ++round) {
+    CAPTURE(round);
+    add_gpu_worker(w.cluster, "cuda:1", {}, breaks);
+    REQUIRE(session.wait_for_devices(2, kPatience));
+    const Future future = session.compute({products(session, 512, 64, 30)});
+    REQUIRE(eventually([&] {
+      const auto progress = future.progress();
+      return progress.total > 0 && progress.done * 10 >= progress.total * 3;
+    }));
+    w.cluster.worker(round).signal(SIGKILL);
+    CHECK(same_bits(values(future), right));
+  }
+  CHECK(said("a device has failed for good"));
+  CHECK(eventually([&] { return said("starting it again"); }));
   CHECK(nothing_left(w.cluster));
 }
