@@ -62,6 +62,12 @@ struct TwoHosts {
   std::int64_t streams() const {
     return std::min(a.node.exchange->ucx_counters().streams, b.node.exchange->ucx_counters().streams);
   }
+  void from_a_to_b(std::uint64_t transfer, const std::vector<std::byte>& out, std::vector<std::byte>& in,
+                   End& sent, End& received) {
+    const auto bytes = static_cast<std::int64_t>(out.size());
+    b.staging->receive(a.node.id, transfer, in.data(), bytes, into(received));
+    a.staging->transmit(b.node.id, transfer, out.data(), bytes, into(sent));
+  }
   void until(const std::function<bool()>& done) { REQUIRE(loop->run_until(done, kPatience)); }
 
   std::unique_ptr<net::EventLoop> loop = make_loop();
@@ -148,8 +154,7 @@ TEST_CASE("a data connection that breaks in the middle of chunks gives all of th
     const std::int64_t streams = h.streams();
     std::vector<End> sent(5), received(5);
     for (std::size_t i = 0; i < 5; ++i) {
-      h.b.staging->receive(h.a.node.id, ++transfer, ins[i].data(), 20'000'000, into(received[i]));
-      h.a.staging->transmit(h.b.node.id, transfer, out.data(), 20'000'000, into(sent[i]));
+      h.from_a_to_b(++transfer, out, ins[i], sent[i], received[i]);
     }
     h.loop->run_until([] { return false; }, turn * kMillisecond);
     h.way.cut_latest();
@@ -162,8 +167,7 @@ TEST_CASE("a data connection that breaks in the middle of chunks gives all of th
   CHECK(cut > 0);
   End sent, received;
   std::fill(ins[0].begin(), ins[0].end(), std::byte{});
-  h.b.staging->receive(h.a.node.id, ++transfer, ins[0].data(), 20'000'000, into(received));
-  h.a.staging->transmit(h.b.node.id, transfer, out.data(), 20'000'000, into(sent));
+  h.from_a_to_b(++transfer, out, ins[0], sent, received);
   h.until([&] { return sent.times > 0 && received.times > 0; });
   CHECK(received.code() == Errc::kOk);
   CHECK(ins[0] == out);
@@ -184,8 +188,7 @@ TEST_CASE(
     h.a.gpu.copy_stream().fail_copy_after(good);
     for (std::size_t i = 0; i < 3; ++i) {  // one after the other, so that the order of chunks is known
       CAPTURE(i);
-      h.b.staging->receive(h.a.node.id, i, ins[i].data(), 100'000, into(received[i]));
-      h.a.staging->transmit(h.b.node.id, i, out.data(), 100'000, into(sent[i]));
+      h.from_a_to_b(i, out, ins[i], sent[i], received[i]);
       h.until([&] { return sent[i].times > 0; });
       if (i != static_cast<std::size_t>(good / 10)) {
         h.until([&] { return received[i].times > 0; });
@@ -214,8 +217,7 @@ TEST_CASE("a block that cannot be copied into the GPU fails alone") {
     TwoHosts h(8);
     h.b.gpu.copy_stream().fail_copy_after(good);
     for (std::size_t i = 0; i < 3; ++i) {
-      h.b.staging->receive(h.a.node.id, i, ins[i].data(), 100'000, into(received[i]));
-      h.a.staging->transmit(h.b.node.id, i, out.data(), 100'000, into(sent[i]));
+      h.from_a_to_b(i, out, ins[i], sent[i], received[i]);
     }
     h.until([&] { return over(sent) && over(received); });
     int failed = 0;
@@ -254,8 +256,7 @@ TEST_CASE("what a peer does not read any more stops nobody else's chunks") {
   std::vector<std::byte> in(out.size());
   for (std::uint64_t i = 0; i < 3; ++i) {
     End sent, received;
-    h.b.staging->receive(h.a.node.id, i, in.data(), 50'000'000, into(received));
-    h.a.staging->transmit(h.b.node.id, i, out.data(), 50'000'000, into(sent));
+    h.from_a_to_b(i, out, in, sent, received);
     h.until([&] { return sent.times > 0 && received.times > 0; });
     CHECK(received.code() == Errc::kOk);
     CHECK(in == out);

@@ -177,8 +177,8 @@ struct Pressed {
 };
 
 // Random allocations, slowly outnumbering random frees of any living block, until one fails; then as many operations as
-// are left keep the arena there, a failure answered by a free. How full it is then depends on the sizes that are drawn, 0.81 to 0.97: the
-// median is of hundreds of draws.
+// are left keep the arena there, a failure answered by a free. How full it is then depends on the sizes that are drawn,
+// by several hundredths: the median is of hundreds of draws.
 Pressed press(std::uint64_t seed, int operations) {
   constexpr std::int64_t kBytes = std::int64_t{1} << 30;
   alloc::Arena arena({.max_bytes = kBytes, .slab_bytes = kBytes});
