@@ -224,7 +224,8 @@ void neighbours(const Subject& subject) {
 }
 
 // Tapes of one float dtype, which hosts join into chains: values that are read again later, more operands than a chain takes
-// (eight), more instructions (32), functions that go through memory, repeated operands, every length around a block's.
+// (eight), more instructions (32), functions that go through memory, repeated operands, every length around a block's; booleans
+// that come of them or choose among them, from memory and to it.
 void chains(const Subject& subject) {
   if (subject.device.info().kind == device::Kind::kCuda)
     return;  // one loop anyway, and each takes NVRTC long
@@ -232,8 +233,14 @@ void chains(const Subject& subject) {
   constexpr TapeOp kOps[] = {
       TapeOp::kAdd,   TapeOp::kSub, TapeOp::kMul,  TapeOp::kDiv,   TapeOp::kMinimum, TapeOp::kMaximum,
       TapeOp::kNeg,   TapeOp::kAbs, TapeOp::kSqrt, TapeOp::kFloor, TapeOp::kCeil,    TapeOp::kTrunc,
-      TapeOp::kRound, TapeOp::kExp, TapeOp::kTanh, TapeOp::kPow,   TapeOp::kSign};
-  for (int round = 0; round < subject.share_of(300); ++round) {
+      TapeOp::kRound, TapeOp::kExp, TapeOp::kTanh, TapeOp::kPow,   TapeOp::kSign,    TapeOp::kCopysign};
+  constexpr TapeOp kTests[] = {TapeOp::kEq,       TapeOp::kNe,      TapeOp::kLt,    TapeOp::kLe,
+                               TapeOp::kGt,       TapeOp::kGe,      TapeOp::kIsNan, TapeOp::kIsInf,
+                               TapeOp::kIsFinite, TapeOp::kSignbit, TapeOp::kCast};
+  constexpr TapeOp kChoices[] = {TapeOp::kWhere, TapeOp::kWhere,  TapeOp::kCast, TapeOp::kAnd,
+                                 TapeOp::kOr,    TapeOp::kXor,    TapeOp::kNot,  TapeOp::kInvert,
+                                 TapeOp::kEq,    TapeOp::kMinimum};
+  for (int round = 0; round < subject.share_of(600); ++round) {
     const DType t = round % 2 == 0 ? DType::kFloat64 : DType::kFloat32;
     const std::int64_t n = round % 10 == 0 ? 3000 : prng.between(0, 140);
     const int operands = static_cast<int>(prng.between(1, 12));
@@ -248,17 +255,54 @@ void chains(const Subject& subject) {
       if (prng.chance(0.2)) inputs.back().strides[0] = 0;
       if (complex) tape.code.push_back(instr(TapeOp::kAbs, t, static_cast<int>(tape.code.size()) - 1));
     }
+    const auto masks = static_cast<int>(prng.between(0, 2));  // booleans in memory
+    for (int k = operands; k < operands + masks; ++k) {
+      tape.code.push_back(instr(TapeOp::kLoad, DType::kBool, 0, 0, 0, k));
+      inputs.push_back(Array::contiguous(DType::kBool, {n}));
+      fill_random(prng, inputs.back(), true);
+      if (prng.chance(0.2)) inputs.back().strides[0] = 0;
+    }
+    const double chooses = prng.chance(0.5) ? 0.4 : 0;  // how often a step has to do with booleans
     for (std::int64_t left = prng.between(1, round % 7 == 0 ? 120 : 12); left > 0; --left) {
       const auto have = static_cast<std::int64_t>(tape.code.size());
-      const auto any = [&] {  // the latest, or one of all
+      const auto any = [&](DType of) {  // the latest, or one of all
         std::int64_t at = have - 1;
-        while (tape.code[static_cast<std::size_t>(at)].dtype != t || prng.chance(0.4))
+        while (tape.code[static_cast<std::size_t>(at)].dtype != of || prng.chance(0.4))
           at = prng.between(0, have - 1);
         return static_cast<int>(at);
       };
-      const TapeOp op = kOps[prng.below(std::size(kOps))];
-      const int a = any(), b = any();
-      tape.code.push_back(ir::arity_of(op) == 1 ? instr(op, t, a) : instr(op, t, a, b));
+      const auto load = [&] {  // whose NaN have signs of their own: those of sums are anybody's
+        const int at = any(t);
+        return tape.code[static_cast<std::size_t>(at)].op == TapeOp::kLoad ? at : -1;
+      };
+      const auto add = [&](TapeOp op, DType out) {
+        int a = any(t), b = any(t);
+        if (op == TapeOp::kCopysign) b = load();
+        if (op == TapeOp::kSignbit) a = load();
+        if (a < 0 || b < 0) return;
+        tape.code.push_back(ir::arity_of(op) == 1 ? instr(op, out, a) : instr(op, out, a, b));
+      };
+      const bool has_masks = std::any_of(tape.code.begin(), tape.code.end(),
+                                         [](const ir::TapeInstr& in) { return in.dtype == DType::kBool; });
+      if (!prng.chance(chooses)) {
+        add(kOps[prng.below(std::size(kOps))], t);
+      } else if (!has_masks || prng.chance(0.4)) {
+        add(kTests[prng.below(std::size(kTests))], DType::kBool);
+      } else {
+        const TapeOp op = kChoices[prng.below(std::size(kChoices))];
+        const int m = any(DType::kBool);
+        if (op == TapeOp::kWhere) {
+          const DType of = prng.chance(0.2) ? DType::kBool : t;
+          const int a = any(of), b = any(of);
+          tape.code.push_back(instr(op, of, m, a, b));
+        } else if (op == TapeOp::kCast) {
+          tape.code.push_back(instr(op, t, m));
+        } else {
+          const int other = any(DType::kBool);
+          tape.code.push_back(ir::arity_of(op) == 1 ? instr(op, DType::kBool, m)
+                                                    : instr(op, DType::kBool, m, other));
+        }
+      }
     }
     if (prng.chance(0.3)) name_outputs(prng, tape);
     Step step = map_step(tape, std::move(inputs), ir::box_of({n}), {n});

@@ -23,7 +23,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using ir::DType;
 using ir::TapeOp;
-using Side = ChainStep::Side;
+using Value = ChainStep::Value;
+using What = ChainStep::What;
 
 // Of one vector each: the same meaning as in scalar_ops-inl.h.
 #define TILEWISE_STEP(Name, ...) \
@@ -44,6 +45,24 @@ TILEWISE_STEP(StepFloor, hn::Floor(a))
 TILEWISE_STEP(StepCeil, hn::Ceil(a))
 TILEWISE_STEP(StepTrunc, hn::Trunc(a))
 TILEWISE_STEP(StepRound, hn::Round(a))
+TILEWISE_STEP(StepCopysign, hn::CopySign(a, b))
+// Masks, of numbers and of masks. Not what is equal, since Highway's Ne is false for NaN on x86.
+TILEWISE_STEP(StepEq, hn::VecFromMask(d, hn::Eq(a, b)))
+TILEWISE_STEP(StepNe, hn::VecFromMask(d, hn::Not(hn::Eq(a, b))))
+TILEWISE_STEP(StepLt, hn::VecFromMask(d, hn::Lt(a, b)))
+TILEWISE_STEP(StepLe, hn::VecFromMask(d, hn::Le(a, b)))
+TILEWISE_STEP(StepGt, hn::VecFromMask(d, hn::Gt(a, b)))
+TILEWISE_STEP(StepGe, hn::VecFromMask(d, hn::Ge(a, b)))
+TILEWISE_STEP(StepIsNan, hn::VecFromMask(d, hn::IsNaN(a)))
+TILEWISE_STEP(StepIsInf, hn::VecFromMask(d, hn::Eq(hn::Abs(a), hn::Inf(d))))
+TILEWISE_STEP(StepIsFinite, hn::VecFromMask(d, hn::Lt(hn::Abs(a), hn::Inf(d))))
+TILEWISE_STEP(StepSignbit, hn::BitCast(d, hn::BroadcastSignBit(hn::BitCast(hn::RebindToSigned<D>(), a))))
+TILEWISE_STEP(StepAnd, hn::And(a, b))
+TILEWISE_STEP(StepOr, hn::Or(a, b))
+TILEWISE_STEP(StepXor, hn::Xor(a, b))
+TILEWISE_STEP(StepNot, hn::Not(a))
+TILEWISE_STEP(StepToMask, hn::VecFromMask(d, hn::Not(hn::Eq(a, hn::Zero(d)))))
+TILEWISE_STEP(StepFromMask, hn::And(a, hn::Set(d, hn::TFromD<D>(1))))
 #undef TILEWISE_STEP
 
 template <bool kMin> struct StepExtremum {
@@ -77,6 +96,10 @@ template <class T, std::size_t... I> struct Steps<T, std::index_sequence<I...>> 
       LaneFn lane;            // of a call, whose operand is its LaneArgs
     };
     HWY_INLINE T* from(std::ptrdiff_t at) const { return reinterpret_cast<T*>(operand + (at & moving)); }
+    HWY_INLINE std::uint8_t* bytes_from(std::ptrdiff_t at) const {
+      return reinterpret_cast<std::uint8_t*>(operand +
+                                             (at / static_cast<std::ptrdiff_t>(sizeof(T)) & moving));
+    }
   };
   static constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
   static constexpr std::int64_t kBlock = kLanes * static_cast<std::int64_t>(sizeof...(I));
@@ -84,6 +107,29 @@ template <class T, std::size_t... I> struct Steps<T, std::index_sequence<I...>> 
   static void load(const Node* node, std::ptrdiff_t at, Same<V, I>...) {
     const T* x = node->from(at);
     return node[1].fn(node + 1, at, hn::LoadU(D(), x + I * kLanes)...);
+  }
+  using Bytes = hn::Rebind<std::uint8_t, D>;
+  using Words = hn::RebindToUnsigned<D>;
+  static HWY_INLINE V mask_from(const std::uint8_t* x) {
+    const auto bytes = hn::LoadU(Bytes(), x);
+    const hn::Rebind<std::uint32_t, D> half;
+    const auto any = [](auto d, auto v) { return hn::VecFromMask(d, hn::Not(hn::Eq(v, hn::Zero(d)))); };
+    if constexpr (sizeof(T) == 4)
+      return hn::BitCast(D(), any(half, hn::PromoteTo(half, bytes)));
+    else
+      return hn::BitCast(D(), any(Words(), hn::PromoteTo(Words(), hn::PromoteTo(half, bytes))));
+  }
+  static HWY_INLINE void mask_to(std::uint8_t* x, V mask) {
+    const auto bytes = hn::TruncateTo(Bytes(), hn::BitCast(Words(), mask));
+    hn::StoreU(hn::And(bytes, hn::Set(Bytes(), 1)), Bytes(), x);
+  }
+  static void load_bytes(const Node* node, std::ptrdiff_t at, Same<V, I>...) {
+    const std::uint8_t* x = node->bytes_from(at);
+    return node[1].fn(node + 1, at, mask_from(x + I * kLanes)...);
+  }
+  static void end_bytes(const Node* node, std::ptrdiff_t at, Same<V, I>... value) {
+    std::uint8_t* x = node->bytes_from(at);
+    (mask_to(x + I * kLanes, value), ...);
   }
   static void save(const Node* node, std::ptrdiff_t at, Same<V, I>... value) {
     T* x = node->from(at);
@@ -104,41 +150,87 @@ template <class T, std::size_t... I> struct Steps<T, std::index_sequence<I...>> 
     else
       (hn::StoreU(value, D(), x + I * kLanes), ...);
   }
-  template <class Op, Side kSide> static void op(const Node* node, std::ptrdiff_t at, Same<V, I>... value) {
-    if constexpr (kSide == Side::kNone) {
+  template <class Op, Value kValue> static void op(const Node* node, std::ptrdiff_t at, Same<V, I>... value) {
+    if constexpr (kValue == Value::kAll) {
       return node[1].fn(node + 1, at, Op::apply(D(), value, value)...);
     } else {
       const T* x = node->from(at);
-      if constexpr (kSide == Side::kRight)
+      if constexpr (kValue == Value::kFirst)
         return node[1].fn(node + 1, at, Op::apply(D(), value, hn::LoadU(D(), x + I * kLanes))...);
       else
         return node[1].fn(node + 1, at, Op::apply(D(), hn::LoadU(D(), x + I * kLanes), value)...);
     }
   }
 
-  template <class Op> static Fn binary(Side side) {
-    if (side == Side::kNone) return op<Op, Side::kNone>;
-    return side == Side::kRight ? op<Op, Side::kRight> : op<Op, Side::kLeft>;
+  template <Value kValue> static void where(const Node* node, std::ptrdiff_t at, Same<V, I>... value) {
+    const T *x = node[0].from(at), *y = node[1].from(at);
+    if constexpr (kValue == Value::kFirst)
+      return node[2].fn(
+          node + 2, at,
+          hn::IfVecThenElse(value, hn::LoadU(D(), x + I * kLanes), hn::LoadU(D(), y + I * kLanes))...);
+    else if constexpr (kValue == Value::kSecond)
+      return node[2].fn(
+          node + 2, at,
+          hn::IfVecThenElse(hn::LoadU(D(), x + I * kLanes), value, hn::LoadU(D(), y + I * kLanes))...);
+    else
+      return node[2].fn(
+          node + 2, at,
+          hn::IfVecThenElse(hn::LoadU(D(), x + I * kLanes), hn::LoadU(D(), y + I * kLanes), value)...);
+  }
+
+  template <class Op> static constexpr Fn unary = op<Op, Value::kAll>;
+  template <class Op> static Fn binary(Value value) {
+    if (value == Value::kAll) return op<Op, Value::kAll>;
+    return value == Value::kFirst ? op<Op, Value::kFirst> : op<Op, Value::kSecond>;
   }
   static Fn find(const ChainStep& step) {
-    if (step.what == ChainStep::What::kLoad) return load;
-    if (step.what == ChainStep::What::kSave) return save;
-    if (step.what == ChainStep::What::kCall)
-      return kBlock == kLaneBlock ? call : nullptr;  // whole blocks are fast
-    switch (step.op) {
-      case TapeOp::kAdd: return binary<StepAdd>(step.side);
-      case TapeOp::kSub: return binary<StepSub>(step.side);
-      case TapeOp::kMul: return binary<StepMul>(step.side);
-      case TapeOp::kDiv: return binary<StepDiv>(step.side);
-      case TapeOp::kMinimum: return binary<StepExtremum<true>>(step.side);
-      case TapeOp::kMaximum: return binary<StepExtremum<false>>(step.side);
-      case TapeOp::kNeg: return op<StepNeg, Side::kNone>;
-      case TapeOp::kAbs: return op<StepAbs, Side::kNone>;
-      case TapeOp::kSqrt: return op<StepSqrt, Side::kNone>;
-      case TapeOp::kFloor: return op<StepFloor, Side::kNone>;
-      case TapeOp::kCeil: return op<StepCeil, Side::kNone>;
-      case TapeOp::kTrunc: return op<StepTrunc, Side::kNone>;
-      case TapeOp::kRound: return op<StepRound, Side::kNone>;
+    switch (step.what) {
+      case What::kLoad: return load;
+      case What::kLoadBytes: return load_bytes;
+      case What::kOp: return find(step.op, step.value);
+      case What::kOther: return load;  // not called
+      case What::kToMask: return unary<StepToMask>;
+      case What::kFromMask: return unary<StepFromMask>;
+      case What::kCall: return kBlock == kLaneBlock ? call : nullptr;  // whole blocks are fast
+      case What::kSave: return save;
+      case What::kEndBytes: return end_bytes;
+    }
+    return nullptr;
+  }
+  static Fn find(TapeOp op, Value value) {
+    switch (op) {
+      case TapeOp::kAdd: return binary<StepAdd>(value);
+      case TapeOp::kSub: return binary<StepSub>(value);
+      case TapeOp::kMul: return binary<StepMul>(value);
+      case TapeOp::kDiv: return binary<StepDiv>(value);
+      case TapeOp::kMinimum: return binary<StepExtremum<true>>(value);
+      case TapeOp::kMaximum: return binary<StepExtremum<false>>(value);
+      case TapeOp::kCopysign: return binary<StepCopysign>(value);
+      case TapeOp::kNeg: return unary<StepNeg>;
+      case TapeOp::kAbs: return unary<StepAbs>;
+      case TapeOp::kSqrt: return unary<StepSqrt>;
+      case TapeOp::kFloor: return unary<StepFloor>;
+      case TapeOp::kCeil: return unary<StepCeil>;
+      case TapeOp::kTrunc: return unary<StepTrunc>;
+      case TapeOp::kRound: return unary<StepRound>;
+      case TapeOp::kEq: return binary<StepEq>(value);
+      case TapeOp::kNe: return binary<StepNe>(value);
+      case TapeOp::kLt: return binary<StepLt>(value);
+      case TapeOp::kLe: return binary<StepLe>(value);
+      case TapeOp::kGt: return binary<StepGt>(value);
+      case TapeOp::kGe: return binary<StepGe>(value);
+      case TapeOp::kIsNan: return unary<StepIsNan>;
+      case TapeOp::kIsInf: return unary<StepIsInf>;
+      case TapeOp::kIsFinite: return unary<StepIsFinite>;
+      case TapeOp::kSignbit: return unary<StepSignbit>;
+      case TapeOp::kAnd: return binary<StepAnd>(value);
+      case TapeOp::kOr: return binary<StepOr>(value);
+      case TapeOp::kXor: return binary<StepXor>(value);
+      case TapeOp::kNot:
+      case TapeOp::kInvert: return unary<StepNot>;  // of booleans
+      case TapeOp::kWhere:
+        if (value == Value::kFirst) return where<Value::kFirst>;
+        return value == Value::kSecond ? where<Value::kSecond> : where<Value::kThird>;
       default: return nullptr;
     }
   }
@@ -150,8 +242,8 @@ template <class T, std::size_t... I> struct Steps<T, std::index_sequence<I...>> 
 
   static void lane(const LaneArgs& args) {
     using Block = std::array<T, kBlock>;
-    alignas(64) std::array<Block, kMaxChainMembers> kept;  // those in use are written before they are read
-    std::array<Node, kMaxChainSteps + 1> nodes;            // not initialised beyond those that are laid out
+    alignas(64) std::array<Block, kMaxChainKept> kept;  // those in use are written before they are read
+    std::array<Node, kMaxChainSteps + 1> nodes;         // not initialised beyond those that are laid out
     const auto at = [](const void* p) { return static_cast<std::byte*>(const_cast<void*>(p)); };
     alignas(64) Block called;
     LaneArgs call_args;
@@ -159,16 +251,18 @@ template <class T, std::size_t... I> struct Steps<T, std::index_sequence<I...>> 
     const std::size_t n = args.steps.size();
     for (std::size_t i = 0; i < n; ++i) {
       const ChainStep& step = args.steps[i];
-      nodes[i].fn = reinterpret_cast<Fn>(step.fn);
+      nodes[i] = {reinterpret_cast<Fn>(step.fn), nullptr, {0}};
       const std::size_t k = step.operand;
-      if (step.what == ChainStep::What::kCall)
+      if (step.what == What::kCall)
         nodes[i].operand = at(&call_args), nodes[i].lane = step.lane;
+      else if (step.what == What::kEndBytes)
+        nodes[i].operand = at(args.out), nodes[i].moving = -1;
       else if (k < kMaxLaneArgs)
         nodes[i].operand = at(args.in[k]), nodes[i].moving = args.splat[k] ? 0 : -1;
-      else
-        nodes[i].operand = at(&kept[k - kMaxLaneArgs]), nodes[i].moving = 0;
+      else if (k != ChainStep::kNone)
+        nodes[i].operand = at(&kept[k - kMaxLaneArgs]);
     }
-    nodes[n] = {args.past_caches ? end<true> : end<false>, at(args.out), -1};
+    nodes[n] = {args.past_caches ? end<true> : end<false>, at(args.out), {-1}};
     const std::int64_t whole = args.n / kBlock * kBlock;
     run(nodes.data(), 0, whole * static_cast<std::int64_t>(sizeof(T)));
     if (whole < args.n) rest(args, nodes.data(), whole);
@@ -176,19 +270,33 @@ template <class T, std::size_t... I> struct Steps<T, std::index_sequence<I...>> 
   // The ragged end, through blocks padded with what it begins with: functions are then asked for nothing that they were not.
   static HWY_NOINLINE void rest(const LaneArgs& args, Node* nodes, std::int64_t whole) {
     alignas(64) std::array<std::array<T, kBlock>, kMaxLaneArgs + 1> padded;
-    const std::size_t bytes = static_cast<std::size_t>(args.n - whole) * sizeof(T), n = args.steps.size();
+    const std::size_t count = static_cast<std::size_t>(args.n - whole), n = args.steps.size();
     for (std::size_t i = 0; i < n; ++i) {
+      const What what = args.steps[i].what;
       const std::size_t k = args.steps[i].operand;
-      if (args.steps[i].what == ChainStep::What::kCall || nodes[i].moving == 0) continue;
-      const T* x = static_cast<const T*>(args.in[k]) + whole;
-      padded[k].fill(*x);
-      std::memcpy(padded[k].data(), x, bytes);
+      if (what == What::kCall || what == What::kEndBytes || nodes[i].moving == 0) continue;
+      if (what == What::kLoadBytes) {
+        pad(reinterpret_cast<std::uint8_t*>(padded[k].data()),
+            static_cast<const std::uint8_t*>(args.in[k]) + whole, count);
+      } else {
+        pad(padded[k].data(), static_cast<const T*>(args.in[k]) + whole, count);
+      }
       nodes[i].operand = reinterpret_cast<std::byte*>(padded[k].data()), nodes[i].moving = 0;
     }
-    T* out = padded[kMaxLaneArgs].data();
-    nodes[n] = {end<false>, reinterpret_cast<std::byte*>(out), 0};
+    auto* const out = reinterpret_cast<std::byte*>(padded[kMaxLaneArgs].data());
+    const bool ends_in_bytes = args.steps[n - 1].what == What::kEndBytes;
+    if (ends_in_bytes)
+      nodes[n - 1].operand = out, nodes[n - 1].moving = 0;
+    else
+      nodes[n] = {end<false>, out, {0}};
     run(nodes, 0, 1);
-    std::memcpy(static_cast<T*>(args.out) + whole, out, bytes);
+    const std::size_t size = ends_in_bytes ? 1 : sizeof(T);
+    std::memcpy(static_cast<std::byte*>(args.out) + static_cast<std::size_t>(whole) * size, out,
+                count * size);
+  }
+  template <class E> static HWY_INLINE void pad(E* to, const E* from, std::size_t count) {
+    std::fill_n(to, kBlock, *from);
+    std::copy_n(from, count, to);
   }
 };
 

@@ -68,8 +68,8 @@ TEST_CASE("results that are stored past the caches are the same") {
     std::vector<std::uint16_t> outputs;
     int free;  // outputs that no later loop reads
   };
-  // One; some that others are made of; two that only share operands (chains side by side, of floats).
-  const Case cases[] = {{{}, 1}, {{2, 4, 3}, 1}, {{4, 6}, 2}};
+  // One; some that others are made of; two that only share operands (chains side by side, of floats), one of booleans.
+  const Case cases[] = {{{}, 1}, {{2, 4, 3}, 1}, {{4, 6}, 2}, {{4, 7}, 2}};
   for (const DType t : {DType::kFloat64, DType::kFloat32, DType::kInt64, DType::kUInt8})
     for (const Case& one : cases)
       for (const bool over : {false, true})
@@ -84,6 +84,7 @@ TEST_CASE("results that are stored past the caches are the same") {
             if (one.free == 2) {
               tape.code.push_back(instr(TapeOp::kSub, t, 0, 1));
               tape.code.push_back(instr(TapeOp::kMul, t, 5, 1));
+              if (one.outputs.back() == 7) tape.code.push_back(instr(TapeOp::kLt, DType::kBool, 6, 1));
             }
             tape.outputs.assign(one.outputs.begin(), one.outputs.end());
             INFO(ir::name_of(t), ", outputs ", tape.output_count(), ", over ", over, ", n ", n, ", shift ",

@@ -78,8 +78,8 @@ bool StraightTape::store_past_caches(std::size_t result) {
   const auto reads = [&](const Reader& reader) { return reader.result == result; };
   if (std::any_of(readers_.begin(), readers_.end(), reads)) return false;
   LaneArgs& args = lanes_[results_[result].lane].args;
-  args.past_caches = !args.steps.empty();
-  results_[result].past_caches = results_[result].staged = args.steps.empty();
+  args.past_caches = !args.steps.empty() && results_[result].size > 1;  // chains of floats do that themselves
+  results_[result].past_caches = results_[result].staged = !args.past_caches;
   return true;
 }
 
