@@ -274,10 +274,50 @@ void one_op(const Subject& subject, TapeOp op, DType out, const std::vector<DTyp
   }
 }
 
+// Floor division and remainder where the quotient is whole but for some units in the last place, of every size.
+void nearly_whole_quotients(const Subject& subject, Prng& prng) {
+  for (const DType t : {DType::kFloat64, DType::kFloat32}) {
+    const bool single = t == DType::kFloat32;
+    const std::int64_t n = 20'000;
+    Array a = Array::contiguous(t, {n}), b = a;
+    for (std::int64_t e = 0; e < n; ++e) {
+      const int scale = static_cast<int>(
+          prng.chance(0.1) ? prng.between(single ? -149 : -1074, single ? 100 : 960) : prng.between(-20, 20));
+      const double whole =
+          std::floor(std::ldexp(1 + prng.uniform(), static_cast<int>(prng.between(0, single ? 26 : 56))));
+      double y = std::ldexp(prng.uniform() - 0.5, scale), x;
+      if (single) {
+        y = static_cast<float>(y);
+        auto near = static_cast<float>(y * whole);
+        for (auto steps = prng.between(0, 2); steps > 0; --steps)
+          near = std::nextafter(near, prng.chance(0.5) ? 3e38f : -3e38f);
+        x = near;
+      } else {
+        x = y * whole;
+        for (auto steps = prng.between(0, 2); steps > 0; --steps)
+          x = std::nextafter(x, prng.chance(0.5) ? 1e308 : -1e308);
+      }
+      a.set(e, prng.chance(0.5) ? -x : x, 0);
+      b.set(e, y, 0);
+    }
+    for (const TapeOp op : {TapeOp::kFloorDiv, TapeOp::kRem}) {
+      const ir::Tape tape{
+          {instr(TapeOp::kLoad, t, 0, 0, 0, 0), instr(TapeOp::kLoad, t, 0, 0, 0, 1), instr(op, t, 0, 1)}};
+      Step step = map_step(tape, {a, b}, ir::box_of({n}), {n});
+      Step want = step;
+      run(subject, step);
+      run_reference(want);
+      check_same(step.outputs[0], want.outputs[0],
+                 std::string(ir::name_of(op)) + " of nearly whole quotients");
+    }
+  }
+}
+
 }  // namespace
 
 void conform_elementwise(const Subject& subject) {
   Prng prng(subject.seed);
+  nearly_whole_quotients(subject, prng);
   for (int i = 0; i < static_cast<int>(TapeOp::kCount); ++i) {
     const auto op = static_cast<TapeOp>(i);
     const int arity = ir::arity_of(op);

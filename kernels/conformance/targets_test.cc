@@ -18,7 +18,7 @@ using ir::DType;
 using ir::TapeOp;
 
 // Functions whose last place may differ where there is no FMA: Highway's, and our own and SLEEF's, in whose place is the C library's
-// without it. (pow, logaddexp and functions of complex numbers are the C library's everywhere.)
+// without it. (logaddexp and functions of complex numbers are the C library's everywhere.)
 bool wants_fma(TapeOp op) {
   switch (op) {
     case TapeOp::kExp:
@@ -41,6 +41,7 @@ bool wants_fma(TapeOp op) {
     case TapeOp::kAtanh:
     case TapeOp::kAtan2:
     case TapeOp::kHypot:
+    case TapeOp::kPow:
     case TapeOp::kNormal: return true;
     default: return false;
   }

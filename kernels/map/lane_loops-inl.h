@@ -21,8 +21,12 @@ template <class Op, class O, class A> HWY_INLINE void unary_block(O* out, const 
   for (int j = 0; j < kLaneBlock; ++j) out[j] = Op::template apply<O>(a[j]);
 }
 template <class Op, class O, class A> HWY_INLINE void binary_block(O* out, const A* a, const A* b) {
+  if constexpr (requires { Op::block(out, a, b); }) {
+    Op::block(out, a, b);
+  } else {
 #pragma GCC ivdep
-  for (int j = 0; j < kLaneBlock; ++j) out[j] = Op::template apply<O>(a[j], b[j]);
+    for (int j = 0; j < kLaneBlock; ++j) out[j] = Op::template apply<O>(a[j], b[j]);
+  }
 }
 
 template <class Op, class T> HWY_INLINE void ternary_block(T* out, const T* a, const T* b, const T* c) {

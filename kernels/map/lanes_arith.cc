@@ -6,6 +6,7 @@
 
 #include "map/lane_loops-inl.h"
 #include "map/lanes_targets.h"
+#include "map/remainder-inl.h"
 #include "map/scalar_ops-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -14,6 +15,14 @@ namespace HWY_NAMESPACE {
 
 using ir::DType;
 using ir::TapeOp;
+
+// With FMA a vector at a time; one by one without.
+template <class Op, bool kQuotient> struct DivideDown : Op {
+  template <class T>
+  static HWY_INLINE void block(T* out, const T* a, const T* b) requires(is_float<T>&& HWY_NATIVE_FMA != 0) {
+    divide_down_block<kQuotient>(out, a, b);
+  }
+};
 
 // Of the dtypes that kernels compute in.
 template <class Op> LaneFn unary_number(DType t) {
@@ -76,8 +85,8 @@ LaneFn arith_lane(TapeOp op, DType t) {
     case TapeOp::kSub: return binary_ring<Sub>(t);
     case TapeOp::kMul: return binary_ring<Mul>(t);
     case TapeOp::kDiv: return binary_float<Div>(t);
-    case TapeOp::kFloorDiv: return binary_number<FloorDiv>(t);
-    case TapeOp::kRem: return binary_number<Rem>(t);
+    case TapeOp::kFloorDiv: return binary_number<DivideDown<FloorDiv, true>>(t);
+    case TapeOp::kRem: return binary_number<DivideDown<Rem, false>>(t);
     case TapeOp::kMinimum: return t == DType::kBool ? binary_bits<And>(t) : binary_number<Minimum>(t);
     case TapeOp::kMaximum: return t == DType::kBool ? binary_bits<Or>(t) : binary_number<Maximum>(t);
     case TapeOp::kAnd: return binary_bits<And>(t);

@@ -103,15 +103,11 @@ template <class Op, class T> void math_lane(const LaneArgs& args) {
   }
 }
 
-struct Pow {  // squares are common, exact to the last bit and need no pow
-  template <class O, class T> static HWY_INLINE O apply(T a, T b) {
-    if constexpr (is_float<T>)
-      return b == T(2) ? a * a : std::pow(a, b);
-    else
-      return integer_power<T>(a, b);
-  }
+struct IntegerPower {
+  template <class O, class T> static HWY_INLINE O apply(T a, T b) { return integer_power<T>(a, b); }
 };
-// log(exp(a) + exp(b)) without overflow; equal infinities stay. Where the two terms cancel, with more digits.
+// log(exp(a) + exp(b)) without overflow; equal infinities stay. Where the two terms cancel, or the second is most of the sum,
+// with more digits.
 struct Logaddexp {
   template <class W, class T> static T sum(T high, T low) {
     const W top = high, bottom = low, gap = bottom - top;
@@ -128,7 +124,7 @@ struct Logaddexp {
     if constexpr (sizeof(T) == 4) {
       return sum<double>(high, low);
     } else {
-      return high < 0 ? sum<long double>(high, low) : sum<double>(high, low);
+      return high < 1 ? sum<long double>(high, low) : sum<double>(high, low);
     }
   }
 };
@@ -149,14 +145,11 @@ LaneFn math_of(TapeOp op, DType t) {
       return t == DType::kFloat64 ? binary_lane<Logaddexp, double, double> : nullptr;
     case TapeOp::kPow:
       switch (t) {
-        case DType::kInt32: return binary_lane<Pow, std::int32_t, std::int32_t>;
-        case DType::kInt64: return binary_lane<Pow, std::int64_t, std::int64_t>;
-        case DType::kUInt64: return binary_lane<Pow, std::uint64_t, std::uint64_t>;
-        case DType::kFloat32: return binary_lane<Pow, float, float>;
-        case DType::kFloat64: return binary_lane<Pow, double, double>;
+        case DType::kInt32: return binary_lane<IntegerPower, std::int32_t, std::int32_t>;
+        case DType::kInt64: return binary_lane<IntegerPower, std::int64_t, std::int64_t>;
+        case DType::kUInt64: return binary_lane<IntegerPower, std::uint64_t, std::uint64_t>;
         default: return nullptr;
       }
-      return nullptr;
     default: return nullptr;
   }
 }

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "map/lane_loops-inl.h"
 #include "map/lanes_targets.h"
@@ -98,6 +99,7 @@ TILEWISE_UNARY(Acosh, acosh, u10, std::acosh)
 TILEWISE_UNARY(Atanh, atanh, u10, std::atanh)
 TILEWISE_BINARY(Atan2, atan2, u10, std::atan2)
 TILEWISE_BINARY(Hypot, hypot, u05, std::hypot)
+TILEWISE_BINARY(Pow, pow, u10, std::pow)
 #undef TILEWISE_UNARY
 #undef TILEWISE_BINARY
 
@@ -122,6 +124,83 @@ TILEWISE_DOMAIN(Atanh, std::atanh, Gt, -1, Lt, 1)
 TILEWISE_DOMAIN(Asin, std::asin, Ge, -1, Le, 1)
 TILEWISE_DOMAIN(Acos, std::acos, Ge, -1, Lt, 1)
 #undef TILEWISE_DOMAIN
+
+// Exponents that are common and need no pow: 2, 3, 0.5, -1, each result within half a unit of its last place (3: and a trifle).
+// `known`: where y is one of them.
+template <class D, class V = hn::Vec<D>> HWY_INLINE V plain_power(D d, V x, V y, hn::Mask<D>& known) {
+  using T = hn::TFromD<D>;
+  const auto is = [&](double exponent) { return hn::Eq(y, hn::Set(d, static_cast<T>(exponent))); };
+  const V square = hn::Mul(x, x);
+  V power = square;
+  known = is(2);
+#if HWY_NATIVE_FMA
+  if (const auto cube = is(3); !hn::AllFalse(d, cube)) {
+    const V rounded = hn::Mul(square, x);
+    const V lost = hn::MulAdd(hn::MulSub(x, x, square), x, hn::MulSub(square, x, rounded));
+    // What is lost of smaller numbers is not exact, of larger ones not finite.
+    const auto good =
+        hn::And(hn::Gt(hn::Abs(x), hn::Set(d, static_cast<T>(sizeof(T) == 8 ? 0x1p-300 : 0x1p-30))),
+                hn::Lt(hn::Abs(rounded), hn::Inf(d)));
+    power = hn::IfThenElse(cube, hn::Add(rounded, lost), power);
+    known = hn::Or(known, hn::And(cube, good));
+  }
+  if (const auto root = hn::And(is(0.5), hn::Gt(x, hn::Zero(d))); !hn::AllFalse(d, root)) {
+    power = hn::IfThenElse(root, hn::Sqrt(x), power);
+    known = hn::Or(known, root);
+  }
+  if (const auto reciprocal = is(-1); !hn::AllFalse(d, reciprocal)) {
+    power = hn::IfThenElse(reciprocal, hn::Div(hn::Set(d, T(1)), x), power);
+    known = hn::Or(known, reciprocal);
+  }
+#endif
+  return power;
+}
+
+// Whether SLEEF's pow is good: finite numbers with a result that is a normal number.
+template <class D, class V = hn::Vec<D>> HWY_INLINE hn::Mask<D> is_good_power(D d, V x, V y, V power) {
+  using Limits = std::numeric_limits<hn::TFromD<D>>;
+  const V top = hn::Set(d, Limits::max()), size = hn::Abs(power);
+  const auto finite = hn::And(hn::Le(hn::Abs(x), top), hn::Le(hn::Abs(y), top));
+  return hn::And(finite, hn::And(hn::Ge(size, hn::Set(d, Limits::min())), hn::Le(size, top)));
+}
+
+template <class T> void pow_block(T* out, const T* a, const T* b) {
+  const hn::CappedTag<T, kLaneBlock> d;
+  hn::Mask<decltype(d)> known;
+  alignas(64) T to[kLaneBlock];  // `out` may be an operand
+  bool all = true;
+  for (std::size_t j = 0; j < kLaneBlock; j += hn::Lanes(d)) {
+    hn::Store(plain_power(d, hn::LoadU(d, a + j), hn::LoadU(d, b + j), known), d, to + j);
+    all = all && hn::AllTrue(d, known);
+  }
+  if (!all) {
+    call_block<Pow>(to, a, b);
+    all = true;
+    for (std::size_t j = 0; j < kLaneBlock; j += hn::Lanes(d)) {
+      const auto x = hn::LoadU(d, a + j), y = hn::LoadU(d, b + j), power = hn::Load(d, to + j);
+      const auto plain = plain_power(d, x, y, known);
+      hn::Store(hn::IfThenElse(known, plain, power), d, to + j);
+      all = all && hn::AllTrue(d, hn::Or(known, is_good_power(d, x, y, power)));
+    }
+  }
+  if (!all) {
+    const hn::CappedTag<T, 1> one;
+    hn::Mask<decltype(one)> plain;
+    for (int j = 0; j < kLaneBlock; ++j) {
+      const auto x = hn::Set(one, a[j]), y = hn::Set(one, b[j]), power = hn::Set(one, to[j]);
+      plain_power(one, x, y, plain);
+      if (!hn::AllTrue(one, hn::Or(plain, is_good_power(one, x, y, power)))) to[j] = std::pow(a[j], b[j]);
+    }
+  }
+  std::memcpy(out, to, sizeof to);
+}
+
+template <class Op, class T> void binary_block_of(T* out, const T* a, const T* b) {
+  if constexpr (std::is_same_v<Op, Pow>)
+    pow_block(out, a, b);
+  else
+    call_block<Op>(out, a, b);
+}
 
 template <class Op, class T> void unary_block_of(T* out, const T* a) {
   if constexpr (Domain<Op>::kAll) {
@@ -154,13 +233,13 @@ template <class Op, class T> void binary_calls(const LaneArgs& args) {
   const T* b = static_cast<const T*>(args.in[1]);
   const std::int64_t sa = args.splat[0] ? 0 : kLaneBlock, sb = args.splat[1] ? 0 : kLaneBlock;
   std::int64_t i = 0;
-  for (; i + kLaneBlock <= args.n; i += kLaneBlock, a += sa, b += sb) call_block<Op, T>(out + i, a, b);
+  for (; i + kLaneBlock <= args.n; i += kLaneBlock, a += sa, b += sb) binary_block_of<Op, T>(out + i, a, b);
   if (const auto rest = static_cast<std::size_t>(args.n - i); rest > 0) {
     T ta[kLaneBlock], tb[kLaneBlock], to[kLaneBlock];
     for (int j = 0; j < kLaneBlock; ++j) ta[j] = tb[j] = T(0.5);
     std::memcpy(ta, a, rest * sizeof(T));
     std::memcpy(tb, b, rest * sizeof(T));
-    call_block<Op, T>(to, ta, tb);
+    binary_block_of<Op, T>(to, ta, tb);
     std::memcpy(out + i, to, rest * sizeof(T));
   }
 }
@@ -192,6 +271,7 @@ LaneFn sleef_of(TapeOp op, DType t) {
     case TapeOp::kAtanh: return unary_of_float<Atanh>(t);
     case TapeOp::kAtan2: return binary_of_float<Atan2>(t);
     case TapeOp::kHypot: return binary_of_float<Hypot>(t);
+    case TapeOp::kPow: return binary_of_float<Pow>(t);
     default: return nullptr;
   }
 }

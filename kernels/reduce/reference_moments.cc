@@ -1,6 +1,8 @@
 // Moments in long double and two passes; partials joined by the textbook's formula, each operation rounded as the contract says.
 #include "reduce/reference_moments.h"
 
+#include <cmath>
+
 #include "map/reference.h"
 
 namespace tilewise::kernels::reduce {
@@ -51,7 +53,7 @@ Status reference_moments(const KernelCall& call) {
     if (attrs.axes >> d & 1) kept[d] = 1;
   struct Sums {
     double count = 0;
-    long double sum = 0, squares = 0;
+    long double sum = 0, lost = 0, squares = 0;  // lost: by rounding the sum (A. Neumaier, 1974)
   };
   std::vector<Sums> all(static_cast<std::size_t>(ir::volume(kept)));
   const auto each = [&](const auto& visit) {
@@ -66,8 +68,12 @@ Status reference_moments(const KernelCall& call) {
   };
   each([](Sums& s, double x) {
     s.count += 1;
-    s.sum += x;
+    const long double sum = s.sum + x;
+    s.lost += std::fabs(s.sum) < std::fabs(x) ? x - sum + s.sum : s.sum - sum + x;
+    s.sum = sum;
   });
+  for (Sums& s : all)
+    if (std::isfinite(s.sum)) s.sum += s.lost;
   each([](Sums& s, double x) {
     const long double off = x - s.sum / s.count;
     s.squares += off * off;

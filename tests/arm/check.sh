@@ -18,7 +18,7 @@ options=(-std=c++20 -O1 -Wall -Wextra -Wno-missing-field-initializers -Wno-psabi
   -Ikernels -Itests -isystem "${blas:-/usr/include}")
 for folder in kernels proto/ir proto/base object_store/device object_store/io; do options+=(-I$folder/include); done
 mapfile -t sources < <(
-  ls kernels/*.cc kernels/{map,reduce,scan,matmul,move,call,linalg,index,sort,draw}/*.cc kernels/conformance/*.cc \
+  ls kernels/*.cc kernels/{common,map,reduce,scan,matmul,move,call,linalg,index,sort,draw}/*.cc kernels/conformance/*.cc \
     proto/ir/*.cc proto/base/*.cc object_store/device/*.cc tests/doctest_main.cc |
     grep -vE '_test\.cc$' && ls kernels/conformance/*_test.cc)
 
