@@ -31,7 +31,8 @@ class GlobalPosition {
   ir::Index lo_;
 };
 
-constexpr std::int64_t kWindow = 512;  // elements of the tape looked at at once
+constexpr std::int64_t kWindow = 512;       // elements of the tape looked at at once
+constexpr std::int64_t kMaxColumns = 4096;  // of a pass: what is best stays in the second-level cache
 
 struct Scan {
   map::TileEvaluator& values;
@@ -46,7 +47,7 @@ struct Scan {
     for (std::int64_t r = 0; r < layout.repeats; ++r) {
       const std::int64_t base = layout.unit(output, r) * layout.length;
       for (std::int64_t at = 0; at < layout.length;) {
-        const std::int64_t n = std::min(kWindow, layout.length - at);
+        const std::int64_t n = std::min(values.in_place() ? layout.length : kWindow, layout.length - at);
         args.row(values.eval(base + at, n, buffer.get()), n, r * layout.length + at, empty, best, index);
         empty = false;
         at += n;
@@ -56,7 +57,7 @@ struct Scan {
 
   // Rows of several: every column has its own best.
   void columns(std::int64_t output, std::byte* best, std::int64_t* index) const {
-    const std::int64_t width = kWindow;
+    const std::int64_t width = values.in_place() ? kMaxColumns : kWindow;
     for (std::int64_t c = 0; c < layout.n; c += width) {
       const std::int64_t n = std::min(width, layout.n - c);
       for (std::int64_t r = 0; r < layout.repeats * layout.length; ++r) {

@@ -4,10 +4,12 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <limits>
 #include <type_traits>
 
 #include "reduce/fold.h"
+#include "reduce/lines-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tilewise::kernels::reduce {
@@ -72,6 +74,10 @@ struct All {
   template <class T> static HWY_INLINE T apply(T a, T x) { return a & x; }
 };
 
+template <class Op, class T>
+constexpr bool kHasVectors = sizeof(T) >= 4 && !std::is_same_v<Op, Prod> && !std::is_same_v<Op, Any> &&
+                             !std::is_same_v<Op, All>;
+
 template <class Op, class T> void clear(void* acc, std::int64_t width) {
   T* a = static_cast<T*>(acc);
   for (std::int64_t j = 0; j < width; ++j) a[j] = Op::template kNeutral<T>;
@@ -97,8 +103,7 @@ template <class Op, class T>
 void rows(void* acc, const void* from, std::int64_t width, std::int64_t rows, std::int64_t pitch) {
   T* HWY_RESTRICT a = static_cast<T*>(acc);
   const T* HWY_RESTRICT x = static_cast<const T*>(from);
-  if constexpr (sizeof(T) >= 4 && !std::is_same_v<Op, Prod> && !std::is_same_v<Op, Any> &&
-                !std::is_same_v<Op, All>) {
+  if constexpr (kHasVectors<Op, T>) {
     if (width == kFold && pitch == kFold) return rows_of_16<Op, T>(a, x, rows);
   }
   if (width == 1 && rows == 1) {
@@ -148,7 +153,21 @@ void units(void* to, const void* from, std::int64_t units, std::int64_t length, 
   }
 }
 
-template <class Op, class T> FoldFns fns() { return {clear<Op, T>, rows<Op, T>, lanes<Op, T>, units<Op, T>}; }
+template <class Op, class T> void lines(void* to, const void* from, std::int64_t count, std::int64_t length) {
+  constexpr int kVectors = kFold / static_cast<int>(hn::MaxLanes(hn::CappedTag<T, kFold>()));
+  constexpr int kAtOnce = std::clamp(8 / kVectors, 1, 4);  // accumulators in eight registers
+  T* out = static_cast<T*>(to);
+  const T* x = static_cast<const T*>(from);
+  for (; count >= kAtOnce; count -= kAtOnce, out += kAtOnce, x += kAtOnce * length)
+    fold_lines<Op, T, kAtOnce>(out, x, length);
+  for (; count > 0; --count, ++out, x += length) fold_lines<Op, T, 1>(out, x, length);
+}
+
+template <class Op, class T> FoldFns fns() {
+  FoldFns out{clear<Op, T>, rows<Op, T>, lanes<Op, T>, units<Op, T>};
+  if constexpr (kHasVectors<Op, T>) out.lines = lines<Op, T>;
+  return out;
+}
 
 // kUInt64 where int64's bits are not the answer; folds of complex numbers are in fold_complex.cc.
 template <class Op> FoldFns number_fns(DType t, bool modular) {
@@ -183,6 +202,14 @@ template <bool kMin, class T> HWY_INLINE bool better(T x, T best) {
   return beats | ((x != x) & (best == best));
 }
 
+// What cannot be better than `best`; of floats NaN on either side can, for whoever looks closer.
+template <bool kMin, class V> HWY_INLINE auto no_better(V x, V best) {
+  if constexpr (is_float<hn::TFromV<V>>)
+    return kMin ? hn::Ge(x, best) : hn::Le(x, best);
+  else
+    return hn::Not(kMin ? hn::Lt(x, best) : hn::Gt(x, best));
+}
+
 // Blocks without a candidate, nearly all of them, cost one vector pass.
 template <bool kMin, class T>
 void arg_row(const void* from, std::int64_t n, std::int64_t first, bool empty, void* best,
@@ -195,20 +222,24 @@ void arg_row(const void* from, std::int64_t n, std::int64_t first, bool empty, v
     index = first;
     i = 1;
   }
-  constexpr std::int64_t kBlock = 64;
-  while (i < n) {
-    const std::int64_t end = n - i < kBlock ? n : i + kBlock;
-    unsigned found = 0;
-    for (std::int64_t j = i; j < end; ++j) found |= better<kMin>(x[j], value);
-    if (found != 0) {
-      for (std::int64_t j = i; j < end; ++j) {
-        if (better<kMin>(x[j], value)) {
-          value = x[j];
-          index = first + j;
-        }
+  constexpr std::int64_t kBlock = 128;
+  const hn::CappedTag<T, kBlock> d;
+  constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
+  for (std::int64_t end; i < n; i = end) {
+    end = std::min(n, i + kBlock);
+    if (end - i == kBlock) {
+      const auto top = hn::Set(d, value);
+      auto none = no_better<kMin>(hn::LoadU(d, x + i), top);
+      for (std::int64_t j = kLanes; j < kBlock; j += kLanes)
+        none = hn::And(none, no_better<kMin>(hn::LoadU(d, x + i + j), top));
+      if (hn::AllTrue(d, none)) continue;
+    }
+    for (std::int64_t j = i; j < end; ++j) {
+      if (better<kMin>(x[j], value)) {
+        value = x[j];
+        index = first + j;
       }
     }
-    i = end;
   }
   *static_cast<T*>(best) = value;
   *best_index = index;
@@ -219,11 +250,29 @@ void arg_columns(const void* from, std::int64_t n, std::int64_t number, bool emp
                  std::int64_t* best_index) {
   const T* HWY_RESTRICT x = static_cast<const T*>(from);
   T* HWY_RESTRICT best = static_cast<T*>(to);
-  std::int64_t* HWY_RESTRICT index = best_index;
-  for (std::int64_t j = 0; j < n; ++j) {
-    const bool take = empty | better<kMin>(x[j], best[j]);
-    best[j] = take ? x[j] : best[j];
-    index[j] = take ? number : index[j];
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t j = 0, end; j < n; j = end) {
+    end = std::min(n, j + lanes);
+    if (!empty && end - j == lanes) {
+      const auto v = hn::LoadU(d, x + j), top = hn::LoadU(d, best + j);
+      const auto none = no_better<kMin>(v, top);
+      if (hn::AllTrue(d, none)) continue;
+      if constexpr (sizeof(T) == sizeof(std::int64_t)) {
+        auto take = hn::Not(none);
+        if constexpr (is_float<T>) take = hn::And(take, hn::Eq(top, top));  // NaN stays
+        const hn::ScalableTag<std::int64_t> di;
+        std::int64_t* at = best_index + j;
+        hn::StoreU(hn::IfThenElse(take, v, top), d, best + j);
+        hn::StoreU(hn::IfThenElse(hn::RebindMask(di, take), hn::Set(di, number), hn::LoadU(di, at)), di, at);
+        continue;
+      }
+    }
+    for (std::int64_t k = j; k < end; ++k) {
+      if (!empty && !better<kMin>(x[k], best[k])) continue;
+      best[k] = x[k];
+      best_index[k] = number;
+    }
   }
 }
 

@@ -7,7 +7,9 @@
 
 namespace tilewise::kernels::reduce {
 
-constexpr int kFold = 16;  // virtual lanes of a folded row
+constexpr int kFold = 16;                // virtual lanes of a folded row
+constexpr std::int64_t kChunkRows = 64;  // rows (or folded rows) summed left to right
+constexpr std::int64_t kLine = kChunkRows * kFold;
 
 struct FoldFns {
   // acc[j] = the value that changes nothing (float sums: -0)
@@ -18,6 +20,9 @@ struct FoldFns {
   void (*lanes)(void* acc, std::int64_t n) = nullptr;
   // for u, j: out[u * n + j] = x[u][0][j] op x[u][1][j] op ..., x of shape (units, length, n), left to right
   void (*units)(void* out, const void* x, std::int64_t units, std::int64_t length, std::int64_t n) = nullptr;
+  // for c: out[c] = the fold of line x[c * length ...], of at most kLine elements, as the three functions above make it in the
+  // order of host.cc; in registers, some lines side by side. Null for kinds and dtypes without vectors.
+  void (*lines)(void* out, const void* x, std::int64_t count, std::int64_t length) = nullptr;
   explicit operator bool() const { return rows != nullptr; }
 };
 // Null functions for kinds (argmin, argmax) and dtypes that are not folded.

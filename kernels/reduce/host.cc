@@ -21,8 +21,9 @@ namespace tilewise::kernels::reduce {
 namespace {
 
 constexpr std::int64_t kWindow =
-    512;  // elements of the tape folded at once; at least a folded row (kNarrow * kFold)
-constexpr std::int64_t kMaxColumns = kWindow;  // accumulators of one pass: within the first-level cache
+    kLine;  // elements of the tape folded at once; at least a folded row (kNarrow * kFold)
+constexpr std::int64_t kMaxColumns = 512;  // accumulators of one pass: within the first-level cache
+constexpr std::int64_t kLinesAtOnce = 8;
 
 class BlockReducer {
  public:
@@ -41,6 +42,7 @@ class BlockReducer {
         layout_.unit_size() <= kWindow) {
       return run_short(out);
     }
+    if (by_lines() && layout_.sequential() && layout_.length <= kLine) return run_lines(out);
     for (std::int64_t o = 0; o < layout_.outputs; ++o) {
       std::byte* row = out + o * layout_.n * size_;
       for (std::int64_t c = 0; c < layout_.n; c += columns_) {
@@ -73,6 +75,30 @@ class BlockReducer {
     }
   }
 
+  bool by_lines() const { return fold_ == kFold && layout_.n == 1 && folds_.lines != nullptr; }
+
+  // One line an output.
+  void run_lines(std::byte* out) {
+    const std::int64_t length = layout_.length, batch = std::max<std::int64_t>(1, limit() / length);
+    for (std::int64_t o = 0; o < layout_.outputs; o += batch) {
+      const std::int64_t count = std::min(batch, layout_.outputs - o);
+      folds_.lines(out + o * size_, evaluate(o * length, count * length), count, length);
+    }
+  }
+
+  // Of one long line: a partial result for each kLine elements.
+  void add_lines(std::int64_t base) {
+    std::byte partials[kLinesAtOnce * 16];
+    const std::int64_t most = std::min(kLinesAtOnce, limit() / kLine) * kLine;
+    for (std::int64_t at = 0; at < layout_.length; at += most) {
+      const std::int64_t n = std::min(most, layout_.length - at), whole = n / kLine, rest = n % kLine;
+      const std::byte* x = evaluate(base + at, n);
+      folds_.lines(partials, x, whole, kLine);
+      if (rest > 0) folds_.lines(partials + whole * size_, x + whole * kLine * size_, 1, rest);
+      for (std::int64_t k = 0; k < whole + (rest > 0 ? 1 : 0); ++k) tree_.push(partials + k * size_);
+    }
+  }
+
   // Elements [begin, begin + n), looking ahead over whole small units: the next outputs will want them.
   const std::byte* window(std::int64_t begin, std::int64_t n) {
     if (begin < window_begin_ || begin + n > window_end_) {
@@ -91,6 +117,7 @@ class BlockReducer {
   }
 
   void add_unit(std::int64_t base, std::int64_t column, std::int64_t width) {
+    if (by_lines()) return add_lines(base);
     const std::int64_t rows_a_chunk = kChunkRows * fold_;
     for (std::int64_t row = 0; row < layout_.length; row += rows_a_chunk) {
       const std::int64_t rows = std::min(rows_a_chunk, layout_.length - row);

@@ -24,6 +24,7 @@ namespace {
 
 constexpr std::int64_t kWindow = 512;      // elements of small units looked at at once
 constexpr std::int64_t kMaxColumns = 128;  // of a pass: a chunk stays in the second-level cache
+constexpr std::int64_t kLinesAtOnce = 4;
 
 // `width` results in memory of their own.
 class MomentBuffer {
@@ -105,7 +106,7 @@ class BlockMoments {
         fold_(folds_rows(layout) ? kFold : 1),
         columns_(std::min(layout.n, kMaxColumns)),
         tree_(fns_, columns_, size_),
-        partial_(columns_, size_),
+        partial_(std::max(columns_, kLinesAtOnce), size_),
         lanes_(std::max(fold_ * columns_, kWindow)) {
     for (auto* memory : {&sum_, &mean_, &first_, &second_})
       memory->resize(static_cast<std::size_t>(lanes_ * size_));
@@ -117,6 +118,7 @@ class BlockMoments {
   void run(const MomentRow& out) {
     if (fold_ == 1 && layout_.sequential() && layout_.length <= kChunkRows && layout_.unit_size() <= kWindow)
       return run_short(out);
+    if (by_lines() && layout_.sequential() && layout_.length <= kLine) return run_lines(out);
     for (std::int64_t o = 0; o < layout_.outputs; ++o)
       for (std::int64_t c = 0; c < layout_.n; c += columns_) {
         const std::int64_t width = std::min(columns_, layout_.n - c);
@@ -151,38 +153,37 @@ class BlockMoments {
   }
 
   void add_unit(std::int64_t begin, std::int64_t width) {
+    if (by_lines()) return add_lines(begin);
     const std::int64_t rows_a_chunk = kChunkRows * fold_;
-    std::int64_t row = 0;
-    if (fold_ == kFold && layout_.n == 1 && values_.in_place()) row = add_whole_chunks(begin);
-    for (; row < layout_.length; row += rows_a_chunk) {
+    for (std::int64_t row = 0; row < layout_.length; row += rows_a_chunk) {
       const std::int64_t rows = std::min(rows_a_chunk, layout_.length - row);
       add_chunk(begin + row * layout_.n, rows, width, partial_.row());
       tree_.push(partial_.row());
     }
   }
 
-  // Of a line in place: each chunk's sum is taken while the one before is looked at the second time. How many elements that is.
-  std::int64_t add_whole_chunks(std::int64_t begin) {
-    constexpr std::int64_t kElements = kChunkRows * kFold;
-    const std::int64_t chunks = layout_.length / kElements;
-    if (chunks == 0) return 0;
-    const auto* x = static_cast<const std::byte*>(values_.eval(begin, chunks * kElements, nullptr));
-    folds_.clear(sum_.data(), kFold);
-    folds_.rows(sum_.data(), x, kFold, kChunkRows, kFold);
-    for (std::int64_t c = 0; c < chunks; ++c, x += kElements * size_) {
-      find_mean(kElements, 1);
+  bool by_lines() const { return fold_ == kFold && layout_.n == 1; }
+  const std::byte* line_at(std::int64_t begin, std::int64_t n) {
+    return static_cast<const std::byte*>(values_.eval(begin, n, buffer_.get()));
+  }
+  // One line an output.
+  void run_lines(const MomentRow& out) {
+    const std::int64_t length = layout_.length;
+    const std::int64_t batch = values_.in_place() ? layout_.outputs : 1;
+    for (std::int64_t o = 0; o < layout_.outputs; o += batch)
+      fns_.lines(out.at(o, size_), line_at(o * length, batch * length), batch, length);
+  }
+  // Of one long line: a partial result for each kLine elements.
+  void add_lines(std::int64_t begin) {
+    const std::int64_t most = (values_.in_place() ? kLinesAtOnce : 1) * kLine;
+    for (std::int64_t at = 0; at < layout_.length; at += most) {
+      const std::int64_t n = std::min(most, layout_.length - at), whole = n / kLine, rest = n % kLine;
+      const std::byte* const x = line_at(begin + at, n);
       const MomentRow row = partial_.row();
-      std::memcpy(row.sum, sum_.data(), static_cast<std::size_t>(size_));
-      folds_.clear(sum_.data(), kFold);
-      if (c + 1 < chunks)
-        fns_.spread_and_sum(first_.data(), second_.data(), x, mean_.data(), sum_.data(),
-                            x + kElements * size_, kChunkRows);
-      else
-        fns_.spread(first_.data(), second_.data(), x, mean_.data(), kFold, kChunkRows, kFold);
-      settle(row, kElements, 1);
-      tree_.push(row);
+      fns_.lines(row, x, whole, kLine);
+      if (rest > 0) fns_.lines(row.at(whole, size_), x + whole * kLine * size_, 1, rest);
+      for (std::int64_t k = 0; k < whole + (rest > 0 ? 1 : 0); ++k) tree_.push(row.at(k, size_));
     }
-    return chunks * kElements;
   }
 
   // Rows of `width` elements that begin `pitch_` apart: in place, or copied.

@@ -5,6 +5,7 @@
 #include <hwy/highway.h>
 
 #include "reduce/fold.h"
+#include "reduce/lines-inl.h"
 #include "reduce/moments_fold.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -18,43 +19,6 @@ template <class T> void means(void* to, const void* from, double count, std::int
   T* HWY_RESTRICT mean = static_cast<T*>(to);
   const T* HWY_RESTRICT sum = static_cast<const T*>(from);
   for (std::int64_t j = 0; j < width; ++j) mean[j] = static_cast<T>(static_cast<double>(sum[j]) / count);
-}
-
-// Sixteen lanes stay in registers.
-template <class T, bool kSums>
-HWY_INLINE void spread_of_16(T* first, T* second, const T* x, const T* mean, T* sum, const T* next,
-                             std::int64_t rows) {
-  const hn::CappedTag<T, kFold> d;
-  constexpr int kLanes = static_cast<int>(HWY_LANES(T) < kFold ? HWY_LANES(T) : kFold);
-  constexpr int kVectors = kFold / kLanes;
-  using V = decltype(hn::Zero(d));
-  V a[kVectors], b[kVectors], m[kVectors], s[kVectors];
-  for (int v = 0; v < kVectors; ++v) {
-    a[v] = hn::LoadU(d, first + v * kLanes);
-    b[v] = hn::LoadU(d, second + v * kLanes);
-    m[v] = hn::LoadU(d, mean + v * kLanes);
-    if constexpr (kSums) s[v] = hn::LoadU(d, sum + v * kLanes);
-  }
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
-      const V off = hn::Sub(hn::LoadU(d, x + r * kFold + v * kLanes), m[v]);
-      a[v] = hn::Add(a[v], off);
-      b[v] = hn::Add(b[v], hn::Mul(off, off));
-      if constexpr (kSums) s[v] = hn::Add(s[v], hn::LoadU(d, next + r * kFold + v * kLanes));
-    }
-  }
-  for (int v = 0; v < kVectors; ++v) {
-    hn::StoreU(a[v], d, first + v * kLanes);
-    hn::StoreU(b[v], d, second + v * kLanes);
-    if constexpr (kSums) hn::StoreU(s[v], d, sum + v * kLanes);
-  }
-}
-
-template <class T>
-void spread_and_sum(void* first, void* second, const void* x, const void* mean, void* sum, const void* next,
-                    std::int64_t rows) {
-  spread_of_16<T, true>(static_cast<T*>(first), static_cast<T*>(second), static_cast<const T*>(x),
-                        static_cast<const T*>(mean), static_cast<T*>(sum), static_cast<const T*>(next), rows);
 }
 
 // Some vectors of columns stay in registers for all rows.
@@ -89,8 +53,6 @@ void spread(void* to_first, void* to_second, const void* from, const void* aroun
   T* HWY_RESTRICT second = static_cast<T*>(to_second);
   const T* HWY_RESTRICT x = static_cast<const T*>(from);
   const T* HWY_RESTRICT mean = static_cast<const T*>(around);
-  if (width == kFold && pitch == kFold)
-    return spread_of_16<T, false>(first, second, x, mean, nullptr, nullptr, rows);
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t j = 0;
@@ -159,6 +121,69 @@ void settle(const MomentRow& out, double count, const void* around, const void* 
   }
 }
 
+struct Total {
+  template <class T> static constexpr T kNeutral = T(-0.0);
+  template <class V> static HWY_INLINE V vec(V a, V x) { return hn::Add(a, x); }
+};
+
+// Each line is read twice, the second time from the cache; meanwhile the next ones are asked for.
+template <class T, int kLines>
+HWY_INLINE void moments_of_lines(const MomentRow& out, const T* x, std::int64_t length) {
+  const hn::CappedTag<T, kFold> d;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(d)), kVectors = kFold / kLanes;
+  constexpr int kCacheLine = 64 / static_cast<int>(sizeof(T));
+  using V = decltype(hn::Zero(d));
+  T* const sum = static_cast<T*>(out.sum);
+  fold_lines<Total, T, kLines>(sum, x, length);
+  T mean[kLines], first[kLines], second[kLines];
+  means<T>(mean, sum, static_cast<double>(length), kLines);
+  V a[kLines][kVectors], b[kLines][kVectors], m[kLines];
+  for (int k = 0; k < kLines; ++k) {
+    m[k] = hn::Set(d, mean[k]);
+    for (int v = 0; v < kVectors; ++v) a[k][v] = b[k][v] = hn::Set(d, T(-0.0));
+  }
+  const std::int64_t whole = length / kFold, rest = length % kFold;
+  for (std::int64_t r = 0; r < whole; ++r)
+    for (int k = 0; k < kLines; ++k) {
+      const T* const at = x + k * length + r * kFold;
+      for (int c = 0; c < kFold; c += kCacheLine) __builtin_prefetch(at + kLines * length + c, 0, 2);
+      for (int v = 0; v < kVectors; ++v) {
+        const V off = hn::Sub(hn::LoadU(d, at + v * kLanes), m[k]);
+        a[k][v] = hn::Add(a[k][v], off);
+        b[k][v] = hn::Add(b[k][v], hn::Mul(off, off));
+      }
+    }
+  for (int k = 0; k < kLines; ++k) {
+    if (rest > 0) {
+      T lanes_a[kFold], lanes_b[kFold];
+      for (int v = 0; v < kVectors; ++v)
+        hn::StoreU(a[k][v], d, lanes_a + v * kLanes), hn::StoreU(b[k][v], d, lanes_b + v * kLanes);
+      for (std::int64_t j = 0; j < rest; ++j) {
+        const T off = x[k * length + whole * kFold + j] - mean[k];
+        lanes_a[j] = lanes_a[j] + off;
+        lanes_b[j] = lanes_b[j] + off * off;
+      }
+      for (int v = 0; v < kVectors; ++v)
+        a[k][v] = hn::LoadU(d, lanes_a + v * kLanes), b[k][v] = hn::LoadU(d, lanes_b + v * kLanes);
+    }
+    first[k] = fold_lanes<Total>(d, a[k]);
+    second[k] = fold_lanes<Total>(d, b[k]);
+  }
+  settle<T>(out, static_cast<double>(length), mean, first, second, kLines);
+}
+
+template <class T>
+void lines(const MomentRow& out, const void* from, std::int64_t count, std::int64_t length) {
+  constexpr int kVectors = kFold / static_cast<int>(hn::MaxLanes(hn::CappedTag<T, kFold>()));
+  constexpr int kAtOnce = kVectors <= 2 ? 2 : 1;
+  const T* x = static_cast<const T*>(from);
+  const std::int64_t size = sizeof(T);
+  std::int64_t k = 0;
+  for (; k + kAtOnce <= count; k += kAtOnce)
+    moments_of_lines<T, kAtOnce>(out.at(k, size), x + k * length, length);
+  for (; k < count; ++k) moments_of_lines<T, 1>(out.at(k, size), x + k * length, length);
+}
+
 template <class T> void join(const MomentRow& to, const MomentRow& from, std::int64_t width) {
   double *HWY_RESTRICT na = to.count, *HWY_RESTRICT ta = to.shift, *HWY_RESTRICT qa = to.squares;
   T* HWY_RESTRICT sa = static_cast<T*>(to.sum);
@@ -179,9 +204,7 @@ template <class T> void join(const MomentRow& to, const MomentRow& from, std::in
   }
 }
 
-template <class T> MomentFns fns() {
-  return {means<T>, spread<T>, spread_and_sum<T>, units<T>, settle<T>, join<T>};
-}
+template <class T> MomentFns fns() { return {means<T>, spread<T>, units<T>, settle<T>, lines<T>, join<T>}; }
 
 MomentFns moments_of(DType t) {
   return t == DType::kFloat32 ? fns<float>() : t == DType::kFloat64 ? fns<double>() : MomentFns{};

@@ -28,16 +28,15 @@ struct MomentFns {
   // for r: d = x[r * pitch + j] - mean[j]; first[j] += d, second[j] += d * d, rows in order
   void (*spread)(void* first, void* second, const void* x, const void* mean, std::int64_t width,
                  std::int64_t rows, std::int64_t pitch) = nullptr;
-  // The same of kFold elements a row without gaps, while sum += next, rows in order too: the processor does one while it waits
-  // for the other's additions.
-  void (*spread_and_sum)(void* first, void* second, const void* x, const void* mean, void* sum,
-                         const void* next, std::int64_t rows) = nullptr;
   // for u, j: the same of x[u][0..length)[j] around mean[u * n + j], from 0, x of shape (units, length, n)
   void (*units)(void* first, void* second, const void* x, const void* mean, std::int64_t units,
                 std::int64_t length, std::int64_t n) = nullptr;
   // out = `count` elements each whose sum is out.sum, from what spread() found around `mean`
   void (*settle)(const MomentRow& out, double count, const void* mean, const void* first, const void* second,
                  std::int64_t width) = nullptr;
+  // out[c] = the moments of line x[c * length ...], of at most kLine (fold.h) elements, as the functions above make them in the
+  // order of host.cc
+  void (*lines)(const MomentRow& out, const void* x, std::int64_t count, std::int64_t length) = nullptr;
   // to = to and from together; of nothing and something the latter
   void (*join)(const MomentRow& to, const MomentRow& from, std::int64_t width) = nullptr;
   explicit operator bool() const { return join != nullptr; }

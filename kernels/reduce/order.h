@@ -5,9 +5,8 @@
 
 namespace tilewise::kernels::reduce {
 
-constexpr std::int64_t kChunkRows = 64;  // rows (or folded rows) summed left to right
-constexpr std::int64_t kNarrow = 32;     // rows shorter than this are folded sixteen at a time
-constexpr std::int64_t kShort = 16;      // ... unless there are no more than this
+constexpr std::int64_t kNarrow = 32;  // rows shorter than this are folded sixteen at a time
+constexpr std::int64_t kShort = 16;   // ... unless there are no more than this
 
 inline bool folds_rows(const Layout& layout) { return layout.n < kNarrow && layout.length > kShort; }
 
