@@ -34,6 +34,14 @@ template <class Op, class T> HWY_INLINE void ternary_block(T* out, const T* a, c
   for (int j = 0; j < kLaneBlock; ++j) out[j] = Op::template apply<T>(a[j], b[j], c[j]);
 }
 
+// For loops that compute for long: at the end of a page the hardware stops reading ahead, and begins again when it is too late.
+// Asks for the block that lies half a page behind this one.
+constexpr std::size_t kAheadBytes = 2048;
+template <class T> HWY_INLINE void ask_ahead(const T* block) {
+  const auto* const at = reinterpret_cast<const char*>(block) + kAheadBytes;
+  for (std::size_t b = 0; b < kLaneBlock * sizeof(T); b += 64) __builtin_prefetch(at + b, 0, 3);
+}
+
 // A vector function is taken for elements within an interval: good(). For others Op::fallback, by the element's value alone.
 #define TILEWISE_GOOD_WITHIN(Above, low, Below, high) \
   template <class D, class V> static HWY_INLINE hwy::HWY_NAMESPACE::Mask<D> good(D d, V x) { \

@@ -11,9 +11,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "map/chain.h"
+#include "map/lane_loops-inl.h"
 #include "map/lanes_targets.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -239,6 +241,13 @@ template <class T, std::size_t... I> struct Steps<T, std::index_sequence<I...>> 
     for (std::ptrdiff_t at = begin; at < end; at += kBlock * static_cast<std::ptrdiff_t>(sizeof(T)))
       nodes->fn(nodes, at, (static_cast<void>(I), hn::Zero(D()))...);
   }
+  // The same for chains that call functions.
+  static void run_asking(const Node* nodes, std::ptrdiff_t end, std::span<const std::byte* const> operands) {
+    for (std::ptrdiff_t at = 0; at < end; at += kBlock * static_cast<std::ptrdiff_t>(sizeof(T))) {
+      for (const std::byte* const operand : operands) ask_ahead(reinterpret_cast<const T*>(operand + at));
+      nodes->fn(nodes, at, (static_cast<void>(I), hn::Zero(D()))...);
+    }
+  }
 
   static void lane(const LaneArgs& args) {
     using Block = std::array<T, kBlock>;
@@ -264,7 +273,22 @@ template <class T, std::size_t... I> struct Steps<T, std::index_sequence<I...>> 
     }
     nodes[n] = {args.past_caches ? end<true> : end<false>, at(args.out), {-1}};
     const std::int64_t whole = args.n / kBlock * kBlock;
-    run(nodes.data(), 0, whole * static_cast<std::int64_t>(sizeof(T)));
+    std::array<const std::byte*, kMaxLaneArgs> operands;
+    std::size_t operand_count = 0;
+    bool calls = false;
+    for (std::size_t i = 0; i < n; ++i) {
+      calls = calls || args.steps[i].what == What::kCall;
+      const std::byte* const operand = nodes[i].operand;
+      const auto known = operands.begin() + static_cast<std::ptrdiff_t>(operand_count);
+      const bool reads = args.steps[i].operand < kMaxLaneArgs && args.steps[i].what != What::kLoadBytes;
+      if (reads && nodes[i].moving != 0 && std::find(operands.begin(), known, operand) == known)
+        operands[operand_count++] = operand;
+    }
+    if (calls)
+      run_asking(nodes.data(), whole * static_cast<std::int64_t>(sizeof(T)),
+                 {operands.data(), operand_count});
+    else
+      run(nodes.data(), 0, whole * static_cast<std::int64_t>(sizeof(T)));
     if (whole < args.n) rest(args, nodes.data(), whole);
   }
   // The ragged end, through blocks padded with what it begins with: functions are then asked for nothing that they were not.

@@ -93,7 +93,10 @@ template <class Op, class T> void math_lane(const LaneArgs& args) {
   T* out = static_cast<T*>(args.out);
   const T* a = static_cast<const T*>(args.in[0]);
   std::int64_t i = 0;
-  for (; i + kLaneBlock <= args.n; i += kLaneBlock) math_block<Op, T>(out + i, a + i);
+  for (; i + kLaneBlock <= args.n; i += kLaneBlock) {
+    ask_ahead(a + i);
+    math_block<Op, T>(out + i, a + i);
+  }
   if (const auto rest = static_cast<std::size_t>(args.n - i); rest > 0) {
     T ta[kLaneBlock], to[kLaneBlock];
     for (T& x : ta) x = T(0.5);  // inside every domain

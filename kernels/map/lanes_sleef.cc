@@ -217,7 +217,10 @@ template <class Op, class T> void unary_calls(const LaneArgs& args) {
   T* out = static_cast<T*>(args.out);
   const T* a = static_cast<const T*>(args.in[0]);
   std::int64_t i = 0;
-  for (; i + kLaneBlock <= args.n; i += kLaneBlock) unary_block_of<Op, T>(out + i, a + i);
+  for (; i + kLaneBlock <= args.n; i += kLaneBlock) {
+    ask_ahead(a + i);
+    unary_block_of<Op, T>(out + i, a + i);
+  }
   if (const auto rest = static_cast<std::size_t>(args.n - i); rest > 0) {
     T ta[kLaneBlock], to[kLaneBlock];
     for (T& x : ta) x = T(0.5);
@@ -233,7 +236,11 @@ template <class Op, class T> void binary_calls(const LaneArgs& args) {
   const T* b = static_cast<const T*>(args.in[1]);
   const std::int64_t sa = args.splat[0] ? 0 : kLaneBlock, sb = args.splat[1] ? 0 : kLaneBlock;
   std::int64_t i = 0;
-  for (; i + kLaneBlock <= args.n; i += kLaneBlock, a += sa, b += sb) binary_block_of<Op, T>(out + i, a, b);
+  for (; i + kLaneBlock <= args.n; i += kLaneBlock, a += sa, b += sb) {
+    ask_ahead(a);
+    ask_ahead(b);
+    binary_block_of<Op, T>(out + i, a, b);
+  }
   if (const auto rest = static_cast<std::size_t>(args.n - i); rest > 0) {
     T ta[kLaneBlock], tb[kLaneBlock], to[kLaneBlock];
     for (int j = 0; j < kLaneBlock; ++j) ta[j] = tb[j] = T(0.5);
