@@ -8,10 +8,11 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <boost/container/static_vector.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <span>
 #include <utility>
 
 #include "map/chain.h"
@@ -237,15 +238,23 @@ template <class T, std::size_t... I> struct Steps<T, std::index_sequence<I...>> 
     }
   }
 
-  static void run(const Node* nodes, std::ptrdiff_t begin, std::ptrdiff_t end) {
-    for (std::ptrdiff_t at = begin; at < end; at += kBlock * static_cast<std::ptrdiff_t>(sizeof(T)))
-      nodes->fn(nodes, at, (static_cast<void>(I), hn::Zero(D()))...);
+  using Operands = boost::container::static_vector<const T*, kMaxLaneArgs>;
+  // What a chain reads that computes for long, since it calls functions.
+  static Operands to_ask_for(const LaneArgs& args) {
+    Operands out;
+    const auto calls = [](const ChainStep& step) { return step.what == What::kCall; };
+    if (std::none_of(args.steps.begin(), args.steps.end(), calls)) return out;
+    for (const ChainStep& step : args.steps) {
+      if (step.operand >= kMaxLaneArgs || step.what == What::kLoadBytes || args.splat[step.operand]) continue;
+      const T* const x = static_cast<const T*>(args.in[step.operand]);
+      if (std::find(out.begin(), out.end(), x) == out.end()) out.push_back(x);
+    }
+    return out;
   }
-  // The same for chains that call functions.
-  static void run_asking(const Node* nodes, std::ptrdiff_t end, std::span<const std::byte* const> operands) {
-    for (std::ptrdiff_t at = 0; at < end; at += kBlock * static_cast<std::ptrdiff_t>(sizeof(T))) {
-      for (const std::byte* const operand : operands) ask_ahead(reinterpret_cast<const T*>(operand + at));
-      nodes->fn(nodes, at, (static_cast<void>(I), hn::Zero(D()))...);
+  static void run(const Node* nodes, std::int64_t elements, const Operands& ahead) {
+    for (std::int64_t i = 0; i < elements; i += kBlock) {
+      for (const T* const x : ahead) ask_ahead(x + i);
+      nodes->fn(nodes, i * static_cast<std::ptrdiff_t>(sizeof(T)), (static_cast<void>(I), hn::Zero(D()))...);
     }
   }
 
@@ -273,22 +282,7 @@ template <class T, std::size_t... I> struct Steps<T, std::index_sequence<I...>> 
     }
     nodes[n] = {args.past_caches ? end<true> : end<false>, at(args.out), {-1}};
     const std::int64_t whole = args.n / kBlock * kBlock;
-    std::array<const std::byte*, kMaxLaneArgs> operands;
-    std::size_t operand_count = 0;
-    bool calls = false;
-    for (std::size_t i = 0; i < n; ++i) {
-      calls = calls || args.steps[i].what == What::kCall;
-      const std::byte* const operand = nodes[i].operand;
-      const auto known = operands.begin() + static_cast<std::ptrdiff_t>(operand_count);
-      const bool reads = args.steps[i].operand < kMaxLaneArgs && args.steps[i].what != What::kLoadBytes;
-      if (reads && nodes[i].moving != 0 && std::find(operands.begin(), known, operand) == known)
-        operands[operand_count++] = operand;
-    }
-    if (calls)
-      run_asking(nodes.data(), whole * static_cast<std::int64_t>(sizeof(T)),
-                 {operands.data(), operand_count});
-    else
-      run(nodes.data(), 0, whole * static_cast<std::int64_t>(sizeof(T)));
+    run(nodes.data(), whole, to_ask_for(args));
     if (whole < args.n) rest(args, nodes.data(), whole);
   }
   // The ragged end, through blocks padded with what it begins with: functions are then asked for nothing that they were not.
@@ -313,7 +307,7 @@ template <class T, std::size_t... I> struct Steps<T, std::index_sequence<I...>> 
       nodes[n - 1].operand = out, nodes[n - 1].moving = 0;
     else
       nodes[n] = {end<false>, out, {0}};
-    run(nodes, 0, 1);
+    run(nodes, 1, {});
     const std::size_t size = ends_in_bytes ? 1 : sizeof(T);
     std::memcpy(static_cast<std::byte*>(args.out) + static_cast<std::size_t>(whole) * size, out,
                 count * size);
