@@ -11,7 +11,7 @@ constexpr std::int64_t kUnknown = std::int64_t{32} << 20;
 // Servers' processors have up to 4 MiB each, and 12 where caches are stacked.
 constexpr std::int64_t kMostShare = std::int64_t{8} << 20;
 
-// "480K", "32M" or a plain number of bytes; 0 where it is none of these.
+// "480K", "32M" or a plain number of bytes, as Linux writes them; 0 where there is no number.
 std::int64_t read_size(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::int64_t size = 0;

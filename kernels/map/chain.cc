@@ -98,7 +98,14 @@ class Joining {
       arguments = before;
       for (int k = 0; k < program_.code[i].arity; ++k) --inside[program_.code[i].args[k]];
     }
-    if (members.size() < 2) return;
+    const auto has_floats = [&](std::uint16_t member) {
+      const ProgramInstr& in = program_.code[member];
+      return in.dtype == dtype || std::any_of(in.args, in.args + in.arity, [&](std::uint16_t at) {
+               return program_.code[at].dtype == dtype;
+             });
+    };
+    // Booleans alone are better off as bytes.
+    if (members.size() < 2 || std::none_of(members.begin(), members.end(), has_floats)) return;
     std::reverse(members.begin(), members.end());
     for (const std::uint16_t member : members) gone_[member] = member != root;
     ProgramInstr& in = program_.code[root];

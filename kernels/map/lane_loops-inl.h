@@ -35,7 +35,7 @@ template <class Op, class T> HWY_INLINE void ternary_block(T* out, const T* a, c
 }
 
 // For loops that compute for long: at the end of a page the hardware stops reading ahead, and begins again when it is too late.
-// Asks for the block that lies half a page behind this one.
+// Asks for the block that comes half a page after this one.
 constexpr std::size_t kAheadBytes = 2048;
 template <class T> HWY_INLINE void ask_ahead(const T* block) {
   const auto* const at = reinterpret_cast<const char*>(block) + kAheadBytes;

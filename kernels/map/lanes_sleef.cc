@@ -1,5 +1,5 @@
 // Transcendental lanes from SLEEF, whose functions are within 1 ulp. The `finz` variants are used: an element's bits depend
-// neither on its neighbours in the vector nor on the vector's width. Targets without them (no FMA): the C library.
+// neither on its neighbours in the vector nor on the vector's width. Targets without them (no FMA, NEON): the C library.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "map/lanes_sleef.cc"
 #include <hwy/foreach_target.h>

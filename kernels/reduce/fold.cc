@@ -225,7 +225,7 @@ void arg_row(const void* from, std::int64_t n, std::int64_t first, bool empty, v
   constexpr std::int64_t kBlock = 128;
   const hn::CappedTag<T, kBlock> d;
   constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
-  for (std::int64_t end; i < n; i = end) {
+  for (std::int64_t end; i < n && value == value; i = end) {  // nothing beats the first NaN
     end = std::min(n, i + kBlock);
     if (end - i == kBlock) {
       const auto top = hn::Set(d, value);
@@ -250,30 +250,20 @@ void arg_columns(const void* from, std::int64_t n, std::int64_t number, bool emp
                  std::int64_t* best_index) {
   const T* HWY_RESTRICT x = static_cast<const T*>(from);
   T* HWY_RESTRICT best = static_cast<T*>(to);
+  std::int64_t* HWY_RESTRICT index = best_index;
   const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t j = 0, end; j < n; j = end) {
-    end = std::min(n, j + lanes);
-    if (!empty && end - j == lanes) {
-      const auto v = hn::LoadU(d, x + j), top = hn::LoadU(d, best + j);
-      const auto none = no_better<kMin>(v, top);
-      if (hn::AllTrue(d, none)) continue;
-      if constexpr (sizeof(T) == sizeof(std::int64_t)) {
-        auto take = hn::Not(none);
-        if constexpr (is_float<T>) take = hn::And(take, hn::Eq(top, top));  // NaN stays
-        const hn::ScalableTag<std::int64_t> di;
-        std::int64_t* at = best_index + j;
-        hn::StoreU(hn::IfThenElse(take, v, top), d, best + j);
-        hn::StoreU(hn::IfThenElse(hn::RebindMask(di, take), hn::Set(di, number), hn::LoadU(di, at)), di, at);
-        continue;
-      }
-    }
-    for (std::int64_t k = j; k < end; ++k) {
-      if (!empty && !better<kMin>(x[k], best[k])) continue;
-      best[k] = x[k];
-      best_index[k] = number;
-    }
+  constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
+  const auto take_better = [&](std::int64_t j) {
+    const bool take = empty | better<kMin>(x[j], best[j]);
+    best[j] = take ? x[j] : best[j];
+    index[j] = take ? number : index[j];
+  };
+  std::int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes) {
+    if (!empty && hn::AllTrue(d, no_better<kMin>(hn::LoadU(d, x + j), hn::LoadU(d, best + j)))) continue;
+    for (std::int64_t k = j; k < j + kLanes; ++k) take_better(k);
   }
+  for (; j < n; ++j) take_better(j);
 }
 
 template <bool kMin, class T>

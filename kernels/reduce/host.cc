@@ -23,6 +23,7 @@ namespace {
 constexpr std::int64_t kWindow =
     kLine;  // elements of the tape folded at once; at least a folded row (kNarrow * kFold)
 constexpr std::int64_t kMaxColumns = 512;  // accumulators of one pass: within the first-level cache
+constexpr std::int64_t kSmallUnit = 512;   // at most: looked at many at once
 constexpr std::int64_t kLinesAtOnce = 8;
 
 class BlockReducer {
@@ -39,7 +40,7 @@ class BlockReducer {
 
   void run(std::byte* out) {
     if (fold_ == 1 && layout_.sequential() && layout_.length <= kChunkRows &&
-        layout_.unit_size() <= kWindow) {
+        layout_.unit_size() <= kSmallUnit) {
       return run_short(out);
     }
     if (by_lines() && layout_.sequential() && layout_.length <= kLine) return run_lines(out);
@@ -88,7 +89,7 @@ class BlockReducer {
 
   // Of one long line: a partial result for each kLine elements.
   void add_lines(std::int64_t base) {
-    std::byte partials[kLinesAtOnce * 16];
+    alignas(16) std::byte partials[kLinesAtOnce * 16];
     const std::int64_t most = std::min(kLinesAtOnce, limit() / kLine) * kLine;
     for (std::int64_t at = 0; at < layout_.length; at += most) {
       const std::int64_t n = std::min(most, layout_.length - at), whole = n / kLine, rest = n % kLine;

@@ -1,4 +1,4 @@
-// Once per Highway target. Plain loops: without contraction or reassociation their bits are the same in all.
+// Once per Highway target. Without contraction or reassociation the bits are the same in all.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "reduce/moments_fold.cc"
 #include <hwy/foreach_target.h>

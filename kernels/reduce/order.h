@@ -1,4 +1,4 @@
-// The order of sums inside a block, as host.cc states it. Moments keep to it, so that their sum is the sum.
+// The order of sums inside a block, as host.cc states it, beside the widths in fold.h. Moments keep to it, so that their sum is the sum.
 #pragma once
 #include "reduce/fold.h"
 #include "reduce/layout.h"
