@@ -29,26 +29,26 @@ struct Folder {
 };
 
 TEST_CASE("the last cache is the third-level one, as far as it can be this machine's own") {
-  Folder folder;
-  CHECK(last_cache_bytes(folder.at) == 32 * kMiB);  // none
-  folder.add("1", "48K", "0");
-  folder.add("2", "2048K", "0");
-  CHECK(last_cache_bytes(folder.at) == 32 * kMiB);
-  SUBCASE("of a whole machine") {
-    folder.add("3", "36864K", "0-7,16-23");
-    CHECK(last_cache_bytes(folder.at) == 36 * kMiB);
+  {
+    Folder none;
+    CHECK(last_cache_bytes(none.at) == 32 * kMiB);
+    none.add("2", "2048K", "0");
+    CHECK(last_cache_bytes(none.at) == 32 * kMiB);
   }
-  SUBCASE("of a virtual machine's host") {
-    folder.add("3", "491520K", "0-1");
-    CHECK(last_cache_bytes(folder.at) == 16 * kMiB);
-  }
-  SUBCASE("who shares it is not told") {
-    folder.add("3", "64M", "");
-    CHECK(last_cache_bytes(folder.at) == 64 * kMiB);
-  }
-  SUBCASE("what cannot be read") {
-    folder.add("3", "much", "0-1");
-    CHECK(last_cache_bytes(folder.at) == 32 * kMiB);
+  struct Case {
+    const char *what, *size, *sharing;
+    std::int64_t mib;
+  };
+  const Case cases[] = {{"of a whole machine", "36864K", "0-7,16-23", 36},
+                        {"of a virtual machine's host", "491520K", "0-1", 16},
+                        {"who shares it is not told", "64M", "", 64},
+                        {"what cannot be read", "much", "0-1", 32}};
+  for (const Case& one : cases) {
+    CAPTURE(one.what);
+    Folder machine;
+    machine.add("1", "48K", "0");
+    machine.add("3", one.size, one.sharing);
+    CHECK(last_cache_bytes(machine.at) == one.mib * kMiB);
   }
 }
 

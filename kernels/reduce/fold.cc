@@ -19,7 +19,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 using ir::DType;
 using ir::ReduceKind;
 
-template <class T> constexpr bool is_float = std::is_floating_point_v<T>;
 template <class T>
 constexpr T kHighest = is_float<T>      ? std::numeric_limits<T>::infinity()
                        : sizeof(T) == 1 ? T{1}
@@ -29,17 +28,6 @@ constexpr T kLowest = is_float<T>      ? -std::numeric_limits<T>::infinity()
                       : sizeof(T) == 1 ? T{0}
                                        : std::numeric_limits<T>::min();
 
-struct Sum {
-  template <class T> static constexpr T kNeutral = is_float<T> ? T(-0.0) : T(0);
-  template <class T> static HWY_INLINE T apply(T a, T x) {
-    if constexpr (is_float<T>)
-      return a + x;
-    else
-      return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) +
-                            static_cast<std::make_unsigned_t<T>>(x));
-  }
-  template <class V> static HWY_INLINE V vec(V a, V x) { return hn::Add(a, x); }
-};
 struct Prod {
   template <class T> static constexpr T kNeutral = T(1);
   template <class T> static HWY_INLINE T apply(T a, T x) {
@@ -85,27 +73,10 @@ template <class Op, class T> void clear(void* acc, std::int64_t width) {
 
 constexpr std::int64_t kAhead = 1024;  // elements to ask for early
 
-// Sixteen lanes stay in registers.
-template <class Op, class T> HWY_INLINE void rows_of_16(T* acc, const T* x, std::int64_t rows) {
-  const hn::CappedTag<T, kFold> d;
-  constexpr int kLanes = static_cast<int>(HWY_LANES(T) < kFold ? HWY_LANES(T) : kFold);
-  constexpr int kVectors = kFold / kLanes;
-  using V = decltype(hn::Zero(d));
-  V a[kVectors];
-  for (int v = 0; v < kVectors; ++v) a[v] = hn::LoadU(d, acc + v * kLanes);
-  for (std::int64_t r = 0; r < rows; ++r, x += kFold) {
-    for (int v = 0; v < kVectors; ++v) a[v] = Op::vec(a[v], hn::LoadU(d, x + v * kLanes));
-  }
-  for (int v = 0; v < kVectors; ++v) hn::StoreU(a[v], d, acc + v * kLanes);
-}
-
 template <class Op, class T>
 void rows(void* acc, const void* from, std::int64_t width, std::int64_t rows, std::int64_t pitch) {
   T* HWY_RESTRICT a = static_cast<T*>(acc);
   const T* HWY_RESTRICT x = static_cast<const T*>(from);
-  if constexpr (kHasVectors<Op, T>) {
-    if (width == kFold && pitch == kFold) return rows_of_16<Op, T>(a, x, rows);
-  }
   if (width == 1 && rows == 1) {
     *a = Op::apply(*a, *x);
     return;

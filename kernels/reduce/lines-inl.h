@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "reduce/fold.h"
 
@@ -18,6 +19,20 @@ namespace tilewise::kernels::reduce {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T> constexpr bool is_float = std::is_floating_point_v<T>;
+
+struct Sum {
+  template <class T> static constexpr T kNeutral = is_float<T> ? T(-0.0) : T(0);
+  template <class T> static HWY_INLINE T apply(T a, T x) {
+    if constexpr (is_float<T>)
+      return a + x;
+    else
+      return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) +
+                            static_cast<std::make_unsigned_t<T>>(x));
+  }
+  template <class V> static HWY_INLINE V vec(V a, V x) { return hn::Add(a, x); }
+};
 
 // The lanes of a vector by halves.
 template <class Op, class D, class V> HWY_INLINE hn::TFromD<D> by_halves([[maybe_unused]] D d, V v) {

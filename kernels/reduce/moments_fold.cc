@@ -121,11 +121,6 @@ void settle(const MomentRow& out, double count, const void* around, const void* 
   }
 }
 
-struct Total {
-  template <class T> static constexpr T kNeutral = T(-0.0);
-  template <class V> static HWY_INLINE V vec(V a, V x) { return hn::Add(a, x); }
-};
-
 // Each line is read twice, the second time from the cache; meanwhile the next ones are asked for.
 template <class T, int kLines>
 HWY_INLINE void moments_of_lines(const MomentRow& out, const T* x, std::int64_t length) {
@@ -134,7 +129,7 @@ HWY_INLINE void moments_of_lines(const MomentRow& out, const T* x, std::int64_t 
   constexpr int kCacheLine = 64 / static_cast<int>(sizeof(T));
   using V = decltype(hn::Zero(d));
   T* const sum = static_cast<T*>(out.sum);
-  fold_lines<Total, T, kLines>(sum, x, length);
+  fold_lines<Sum, T, kLines>(sum, x, length);
   T mean[kLines], first[kLines], second[kLines];
   means<T>(mean, sum, static_cast<double>(length), kLines);
   V a[kLines][kVectors], b[kLines][kVectors], m[kLines];
@@ -166,8 +161,8 @@ HWY_INLINE void moments_of_lines(const MomentRow& out, const T* x, std::int64_t 
       for (int v = 0; v < kVectors; ++v)
         a[k][v] = hn::LoadU(d, lanes_a + v * kLanes), b[k][v] = hn::LoadU(d, lanes_b + v * kLanes);
     }
-    first[k] = fold_lanes<Total>(d, a[k]);
-    second[k] = fold_lanes<Total>(d, b[k]);
+    first[k] = fold_lanes<Sum>(d, a[k]);
+    second[k] = fold_lanes<Sum>(d, b[k]);
   }
   settle<T>(out, static_cast<double>(length), mean, first, second, kLines);
 }
