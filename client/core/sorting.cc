@@ -1,7 +1,13 @@
-// Sorting lines: each block by itself, then blocks along the line in pairs, by a network that depends on their number alone.
+// Sorting lines across blocks in two exchanges, whatever the data: after F. T. Leighton's columnsort ("Tight Bounds on the Complexity
+// of Parallel Sorting", 1985). docs/design/data-dependent.md tells why.
+//
+// Each of n blocks is sorted by itself and dealt to n columns like cards: so each column gets about the same share of what lies
+// before any element, of each block, and is, in order, nearly every n-th element of the whole. An element of rank R has in its
+// column the rank R / n, give or take card * (n - 1): block b of the result is made of a window of ranks of each column, a little
+// wider than its share. How much wider is known, and so is the rank of what was cut off before it.
 #include <tilewise/functions.h>
 
-#include <bit>
+#include <cmath>
 
 #include "space_call.h"
 
@@ -14,98 +20,240 @@ using client::block_volume;
 using client::extent;
 using client::refuse;
 
-// The pairs of blocks that are merged at once: partner[i] of block i, or i.
-using Stage = std::vector<std::int64_t>;
-
-// Batcher's merge exchange (Knuth, The Art of Computer Programming 3, 5.2.2, algorithm M): sorts any number of items in
-// about log2(n)^2 / 2 stages, the smaller one always to the lower place. With sorted blocks for items and merge-splits for
-// exchanges it sorts blocks of equal length; a shorter last one is as if filled up with what comes last.
-std::vector<Stage> merge_exchange(std::int64_t n) {
-  std::vector<Stage> stages;
-  if (n < 2) return stages;
-  const auto top = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)) / 2);
-  for (std::int64_t p = top; p > 0; p /= 2) {
-    for (std::int64_t q = top, r = 0, d = p;; d = q - p, q /= 2, r = p) {
-      Stage& stage = stages.emplace_back();
-      for (std::int64_t i = 0; i < n; ++i) stage.push_back(i);
-      for (std::int64_t i = 0; i < n - d; ++i) {
-        if ((i & p) != r) continue;
-        stage[static_cast<std::size_t>(i)] = i + d;
-        stage[static_cast<std::size_t>(i + d)] = i;
-      }
-      if (q == p) break;
-    }
-  }
-  return stages;
-}
-
-// One stage over all blocks of `arrays` (values, and their numbers): block b's own and its partner's, low one first.
-std::vector<Array> exchange(const std::vector<Array>& arrays, const Stage& stage, const Kernel& kernel,
-                            int axis) {
-  const Grid grid = arrays[0].grid();
-  const Shape counts = grid.counts();
-  const auto along = static_cast<std::size_t>(axis);
-  std::vector<std::vector<std::int64_t>> blocks;
-  for (std::int64_t b = 0; b < grid.block_count(); ++b) {
-    ir::Index at = ir::unravel(b, counts);
-    const std::int64_t other = stage[static_cast<std::size_t>(at[along])], own = at[along];
-    at[along] = other;
-    const std::int64_t partner = ir::ravel(at, counts);
-    if (partner == b)
-      blocks.push_back({b});
-    else
-      blocks.push_back(own < other ? std::vector{b, partner} : std::vector{partner, b});
-  }
-  std::vector<BlockLists> inputs;
-  std::vector<OutputLike> outputs;
-  for (const Array& a : arrays) {
-    inputs.push_back({a, blocks});
-    outputs.push_back({a.dtype(), grid});
-  }
-  return map_blocks(kernel, inputs, outputs);
-}
-
-// Every stage of the network reads and writes everything, and 16 blocks take 10 stages where 96 take 28.
+// The exchanges between n blocks move n * n pieces.
 constexpr std::int64_t kFewBlocks = 16;
 constexpr std::int64_t kLargestBytes = std::int64_t{64} << 20;
+// A call reads at most so many listed blocks (kernel.h), and where lists are long a map says less.
+constexpr std::int64_t kMostListed = 64, kMostReferences = 65'536;
+// A block has at least so many times n * n elements: what windows overlap is 3 * card * n * n of them at most.
+constexpr std::int64_t kOfSquare = 16;
 
-// Blocks of one length along the axis, but for the last: x's own, several together where there are many. Finer ones where
-// numbers of 8 bytes an element would be larger than both a default block and x's own.
-Array evenly_cut(const Array& x, int axis, bool numbered) {
-  const Grid grid = x.grid();
+// Blocks of one length along the axis, but for the last: x's own, several together where there are many or they are short. Finer
+// ones where numbers of 8 bytes an element would be larger than both a default block and x's own, unless they are short then.
+Grid evenly_cut(const Array& x, int axis, bool numbered) {
+  Grid grid = x.grid();
   const ir::DimGrid& dim = grid.dim(axis);
-  std::int64_t size = std::max<std::int64_t>(1, dim.max_size());
+  const std::int64_t n = dim.extent(), own = std::max<std::int64_t>(1, dim.max_size());
+  const std::int64_t bytes = block_volume(grid) * static_cast<std::int64_t>(size_of(x.dtype()));
+  std::int64_t size = own;
   if (!numbered) {
-    const std::int64_t bytes = block_volume(grid) * static_cast<std::int64_t>(size_of(x.dtype()));
-    const std::int64_t wanted = dim.extent() / kFewBlocks / size,
+    const std::int64_t wanted = n / kFewBlocks / size,
                        most = kLargestBytes / std::max<std::int64_t>(1, bytes);
     size *= std::max<std::int64_t>(1, std::min(wanted, most));
   } else {
-    const std::int64_t own = block_volume(grid) * static_cast<std::int64_t>(size_of(x.dtype()));
-    const std::int64_t most = std::max(client::kDefaultBlockBytes, own) / 8;
+    const std::int64_t most = std::max(client::kDefaultBlockBytes, bytes) / 8;
     size = std::clamp<std::int64_t>(most / std::max<std::int64_t>(1, block_volume(grid) / size), 1, size);
   }
+  // size >= kOfSquare * (n / size)^2
+  const auto least = static_cast<std::int64_t>(
+      std::ceil(std::cbrt(static_cast<double>(kOfSquare) * static_cast<double>(n) * static_cast<double>(n))));
+  const bool longer = size < n && size < least;
+  if (longer) size = std::min(n, (least + own - 1) / own * own);
   const bool even = dim.count() <= 1 || (dim.is_uniform() && dim.phase() == 0);
-  if (even && size == std::max<std::int64_t>(1, dim.max_size())) return x;
+  if (even && size == own) return grid;
   std::vector<ir::DimGrid> dims = grid.dims();
-  dims[static_cast<std::size_t>(axis)] = client::value_or_throw(ir::DimGrid::uniform(dim.extent(), size));
-  return Access::record(x, infer_reblock(Access::source(x), Grid(std::move(dims))));
+  dims[static_cast<std::size_t>(axis)] = client::value_or_throw(ir::DimGrid::uniform(n, size));
+  // Longer blocks have fewer lines, where they would be large.
+  const std::int64_t most =
+      std::max(bytes, kLargestBytes) / static_cast<std::int64_t>(size_of(x.dtype()) + (numbered ? 8 : 0));
+  while (longer && block_volume(Grid(dims)) > most) {
+    ir::DimGrid* widest = nullptr;
+    for (std::size_t d = 0; d < dims.size(); ++d)
+      if (static_cast<int>(d) != axis && dims[d].max_size() > 1 &&
+          (widest == nullptr || dims[d].max_size() > widest->max_size()))
+        widest = &dims[d];
+    if (widest == nullptr) break;
+    *widest = client::value_or_throw(ir::DimGrid::uniform(widest->extent(), (widest->max_size() + 1) / 2));
+  }
+  return Grid(std::move(dims));
+}
+Array recut(const Array& x, const Grid& grid) {
+  return Access::record(x, infer_reblock(Access::source(x), grid));
 }
 
 void check_order(const Array& x) {
   if (is_complex(x.dtype())) refuse(Errc::kInvalidArgument, "sort: complex numbers have no order", x);
 }
 
+// Values, and their numbers where they have some.
+using Lines = std::vector<Array>;
+
+// How lines along `axis` of blocks on `grid` are sorted.
+class Exchange {
+ public:
+  Exchange(const Grid& grid, int axis, bool descending)
+      : grid_(grid), axis_(static_cast<std::size_t>(axis)), descending_(descending) {
+    const ir::DimGrid& dim = grid.dim(axis);
+    count_ = dim.count();
+    block_ = dim.max_size();
+    card_ = std::clamp<std::int64_t>(block_ / (64 * count_ * count_), 1, 8);
+    const std::int64_t length = (block_ + card_ * count_ - 1) / (card_ * count_) * card_;
+    // Columns are a little longer than a block, so that places drift from one end to the other.
+    const std::int64_t drift = ((count_ - 1) * (length * count_ - block_) + count_ - 1) / count_;
+    const std::int64_t before = card_ * count_ + drift, after = card_ * count_;
+    windows_ = {count_, length, before, std::min(count_ * length, before + length + after)};
+  }
+
+  Lines run(const Lines& in, bool numbered) const {
+    const auto volume = static_cast<double>(block_volume(grid_));
+    Lines lines = deal(in, numbered, 200 * volume);
+    // In blocks of their own pieces travel alone, and their memory is free as soon as they were read.
+    const Grid pieces = columns(windows_.length, windows_.length);
+    for (Array& a : lines) a = Access::record(a, infer_reblock(Access::source(a), pieces));
+    lines = split(lines, 10 * volume / static_cast<double>(count_));
+    return merge(lines, 100 * volume);
+  }
+
+ private:
+  // The other dimensions, and two more: blocks or columns, and `count_` times `length` of their elements, cut into `block`.
+  Grid columns(std::int64_t length, std::int64_t block) const {
+    std::vector<ir::DimGrid> dims = grid_.dims();
+    dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(axis_));
+    dims.push_back(client::value_or_throw(ir::DimGrid::uniform(count_, 1)));
+    dims.push_back(client::value_or_throw(ir::DimGrid::uniform(count_ * length, block)));
+    return Grid(std::move(dims));
+  }
+  std::int8_t column_dim() const { return static_cast<std::int8_t>(grid_.rank() - 1); }
+
+  Lines deal(const Lines& in, bool numbered, double flops) const {
+    const Grid dealt = columns(windows_.length, count_ * windows_.length);
+    std::vector<OutputLike> out = {{in[0].dtype(), dealt}};
+    if (numbered) out.push_back({DType::kInt64, dealt});
+    const Kernel kernel = client::builtin_kernel(
+        ir::builtin::DealSorted{static_cast<std::int64_t>(axis_), descending_, count_, card_}, flops);
+    if (!numbered && in[0].grid() != grid_) {
+      if (const auto blocks = together(in[0])) return map_blocks(kernel, {{in[0], *blocks}}, out);
+    }
+    Lines even;
+    for (const Array& a : in) even.push_back(recut(a, grid_));
+    ir::OperandMap map;
+    std::int8_t other = 0;
+    for (std::size_t d = 0; d < static_cast<std::size_t>(grid_.rank()); ++d) {
+      if (d == axis_)
+        map.push_back({ir::DimMap::Kind::kSpan, column_dim(), block_});
+      else
+        map.push_back({ir::DimMap::Kind::kSpan, other++});
+    }
+    return client::map_space(kernel, even, std::vector<ir::OperandMap>(even.size(), map), dealt, out);
+  }
+  // Of each block on `grid_` those blocks of x that make it, if that is all it is made of, and few.
+  std::optional<std::vector<std::vector<std::int64_t>>> together(const Array& x) const {
+    const ir::DimGrid& own = x.grid().dim(static_cast<int>(axis_));
+    const std::int64_t each = own.is_uniform() && own.phase() == 0 ? block_ / own.block() : 0;
+    for (int d = 0; d < grid_.rank(); ++d)
+      if (d != static_cast<int>(axis_) && grid_.dim(d) != x.grid().dim(d)) return std::nullopt;
+    if (each < 1 || each > kMostListed || block_ % own.block() != 0 ||
+        x.grid().block_count() > kMostReferences || !Access::source(x).view.is_identity(x.shape()))
+      return std::nullopt;
+    const Shape counts = grid_.counts(), own_counts = x.grid().counts();
+    std::vector<std::vector<std::int64_t>> blocks(static_cast<std::size_t>(grid_.block_count()));
+    // The calls' order is that of columns(): other dimensions first.
+    std::size_t call = 0;
+    const ir::OperandMap rest = others(static_cast<std::int8_t>(axis_));
+    Shape calls;
+    for (const ir::DimMap& d : rest) calls.push_back(counts[static_cast<std::size_t>(d.dim)]);
+    calls.push_back(count_);
+    for (std::vector<std::int64_t>& list : blocks) {
+      const ir::Index at = ir::unravel(static_cast<std::int64_t>(call++), calls);
+      ir::Index of_x(counts.size(), 0);
+      for (std::size_t d = 0; d < rest.size(); ++d) of_x[static_cast<std::size_t>(rest[d].dim)] = at[d];
+      const std::int64_t first = at.back() * each;
+      for (std::int64_t i = first; i < std::min(first + each, own.count()); ++i) {
+        of_x[axis_] = i;
+        list.push_back(ir::ravel(of_x, own_counts));
+      }
+    }
+    return blocks;
+  }
+  // Pieces c of all blocks are the runs of column c.
+  Lines split(const Lines& pieces, double flops) const {
+    const Grid cut = columns(windows_.width, windows_.width);
+    const ir::builtin::SplitRuns how{descending_, windows_};
+    return of_pieces(client::builtin_kernel(how, flops), pieces,
+                     {ir::DimMap::Kind::kSpan, column_dim(), windows_.length}, cut, cut);
+  }
+  // Windows j of all columns make block j.
+  Lines merge(const Lines& pieces, double flops) const {
+    std::vector<ir::DimGrid> space = grid_.dims();
+    space[axis_] = pieces[0].grid().dim(grid_.rank());
+    const ir::builtin::MergeRuns how{static_cast<std::int64_t>(axis_), descending_, windows_, block_};
+    return of_pieces(client::builtin_kernel(how, flops), pieces,
+                     {ir::DimMap::Kind::kSpan, static_cast<std::int8_t>(axis_)}, Grid(std::move(space)),
+                     grid_);
+  }
+  // Each block of the result is made of the pieces, one of each block or column, that `map` says of dimension map.dim of the space.
+  // They are listed, and so read where they are, unless that is too many for a call: then they are gathered in a block.
+  Lines of_pieces(const Kernel& kernel, const Lines& pieces, const ir::DimMap& map, const Grid& space,
+                  const Grid& result) const {
+    std::vector<OutputLike> out;
+    for (const Array& a : pieces) out.push_back({a.dtype(), result});
+    const bool listed = count_ * static_cast<std::int64_t>(pieces.size()) <= kMostListed &&
+                        result.block_count() * count_ <= kMostReferences;
+    if (!listed) {
+      ir::OperandMap all = others(map.dim);
+      all.push_back({ir::DimMap::Kind::kWhole});
+      all.push_back(map);
+      return client::map_space(kernel, pieces, std::vector<ir::OperandMap>(pieces.size(), all), space, out);
+    }
+    const Shape counts = result.counts(), of_pieces = pieces[0].grid().counts();
+    std::vector<std::vector<std::int64_t>> blocks;
+    for (std::int64_t b = 0; b < result.block_count(); ++b) {
+      const ir::Index at = ir::unravel(b, counts);
+      ir::Index piece;
+      for (const ir::DimMap& other : others(map.dim))
+        piece.push_back(at[static_cast<std::size_t>(other.dim)]);
+      piece.push_back(0);
+      piece.push_back(at[static_cast<std::size_t>(map.dim)]);
+      std::vector<std::int64_t>& list = blocks.emplace_back();
+      for (std::int64_t& i = piece[piece.size() - 2]; i < count_; ++i)
+        list.push_back(ir::ravel(piece, of_pieces));
+    }
+    std::vector<BlockLists> inputs;
+    for (const Array& a : pieces) inputs.push_back({a, blocks});
+    return map_blocks(kernel, inputs, out);
+  }
+  // The first dimensions of a space but `dim`, as many as lines have others.
+  ir::OperandMap others(std::int8_t dim) const {
+    ir::OperandMap map;
+    for (std::int8_t d = 0; static_cast<int>(map.size()) + 1 < grid_.rank(); ++d)
+      if (d != dim) map.push_back({ir::DimMap::Kind::kSpan, d});
+    return map;
+  }
+
+  Grid grid_;
+  std::size_t axis_;
+  bool descending_;
+  std::int64_t count_, block_, card_;
+  ir::builtin::RankWindows windows_;
+};
+
+Lines sort_lines(const Array& given, const Array& given_numbers, int axis, bool descending, bool numbered,
+                 std::optional<std::int64_t> keep = {});
+
+// Of arrays that have no dimension to spare: as a matrix of their lines.
+Lines sort_matrix(const Lines& in, int axis, bool descending, bool numbered) {
+  const auto matrix = [&](const Array& a) { return moveaxis(a, axis, -1).reshape({-1, extent(a, axis)}); };
+  Shape shape = in[0].shape();
+  std::rotate(shape.begin() + axis, shape.begin() + axis + 1, shape.end());
+  Lines out = sort_lines(matrix(in[0]), in.size() > 1 ? matrix(in[1]) : Array{}, 1, descending, numbered);
+  for (Array& a : out) a = moveaxis(a.reshape(shape), -1, axis);
+  return out;
+}
+
 // Lines in order, each shortened to `keep` elements a block at first where that is given; with `numbered` their numbers:
 // `numbers`, or their positions.
-std::vector<Array> sort_lines(const Array& given, const Array& given_numbers, int axis, bool descending,
-                              bool numbered, std::optional<std::int64_t> keep = {}) {
+Lines sort_lines(const Array& given, const Array& given_numbers, int axis, bool descending, bool numbered,
+                 std::optional<std::int64_t> keep) {
   check_order(given);
-  const Array x = evenly_cut(given, axis, numbered);
-  std::vector<Array> in = {x};
-  if (given_numbers)
-    in.push_back(Access::record(given_numbers, infer_reblock(Access::source(given_numbers), x.grid())));
-  std::vector<ir::DimGrid> dims = x.grid().dims();
+  const Grid even = evenly_cut(given, axis, numbered);
+  Lines in = {given};
+  if (given_numbers) in.push_back(given_numbers);
+  std::vector<ir::DimGrid> dims = even.dims();
+  if (!keep && dims[static_cast<std::size_t>(axis)].count() > 1) {
+    if (given.rank() == limits::kMaxRank) return sort_matrix(in, axis, descending, numbered);
+    return Exchange(even, axis, descending).run(in, numbered);
+  }
+  for (Array& a : in) a = recut(a, even);
   if (keep) {
     const ir::DimGrid& full = dims[static_cast<std::size_t>(axis)];
     std::vector<std::int64_t> starts;
@@ -118,16 +266,12 @@ std::vector<Array> sort_lines(const Array& given, const Array& given_numbers, in
         client::value_or_throw(ir::DimGrid::cuts(total, std::move(starts)));
   }
   const Grid grid(dims);
-  std::vector<OutputLike> outputs = {{x.dtype(), grid}};
+  std::vector<OutputLike> outputs = {{given.dtype(), grid}};
   if (numbered) outputs.push_back({DType::kInt64, grid});
-  const auto volume = static_cast<double>(block_volume(x.grid()));
-  std::vector<Array> out = client::map_space(
-      client::builtin_kernel(ir::builtin::SortBlock{axis, descending}, 200 * volume), in,
-      std::vector<ir::OperandMap>(in.size(), client::span_map(x.rank())), x.grid(), outputs);
-  if (keep) return out;
-  const Kernel merge = client::builtin_kernel(ir::builtin::MergeSplit{axis, descending}, 20 * volume);
-  for (const Stage& stage : merge_exchange(grid.dim(axis).count())) out = exchange(out, stage, merge, axis);
-  return out;
+  return client::map_space(client::builtin_kernel(ir::builtin::SortBlock{axis, descending},
+                                                  200 * static_cast<double>(block_volume(even))),
+                           in, std::vector<ir::OperandMap>(in.size(), client::span_map(given.rank())), even,
+                           outputs);
 }
 
 }  // namespace
@@ -159,7 +303,7 @@ TopK topk(const Array& x, std::int64_t k, int axis, bool largest) {
     return {none, none.astype(DType::kInt64)};
   }
   // The best of each block, then the best of these.
-  std::vector<Array> best = sort_lines(x, {}, along, largest, true, k);
+  Lines best = sort_lines(x, {}, along, largest, true, k);
   best = sort_lines(best[0], best[1], along, largest, true);
   return {best[0].slice(along, 0, k), best[1].slice(along, 0, k)};
 }

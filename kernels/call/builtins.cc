@@ -74,7 +74,9 @@ constexpr Builtin kKernels[] = {
     {{name_of<Put>(), index::put, nullptr, 3, 1, nullptr}, index::reference::put},
     {{name_of<SearchSorted>(), index::searchsorted, nullptr, 2, 1, nullptr}, index::reference::searchsorted},
     {{name_of<SortBlock>(), sort::sort_block, nullptr, -1, -1, nullptr}, sort::reference::sort_block},
-    {{name_of<MergeSplit>(), sort::merge_split, nullptr, -1, -1, nullptr}, sort::reference::merge_split},
+    {{name_of<DealSorted>(), sort::deal_sorted, nullptr, -1, -1, nullptr}, sort::reference::deal_sorted},
+    {{name_of<SplitRuns>(), sort::split_runs, nullptr, -1, -1, nullptr}, sort::reference::split_runs},
+    {{name_of<MergeRuns>(), sort::merge_runs, nullptr, -1, -1, nullptr}, sort::reference::merge_runs},
     {{name_of<Gamma>(), draw::gamma, nullptr, 0, 1, nullptr}, draw::reference::gamma},
 #ifdef TILEWISE_KERNELS_FFT
     {{name_of<Fft>(), fft::transform, nullptr, 1, 1, nullptr}, fft::reference::transform},

@@ -38,6 +38,7 @@ Status run_with(const KernelSet& set, Step step) {
     call.inputs.push_back(view(a)), call.input_boxes.push_back(ir::box_of(a.shape));
   for (Array& a : step.outputs)
     call.outputs.push_back(view(a)), call.output_boxes.push_back(ir::box_of(a.shape));
+  std::copy(step.output_boxes.begin(), step.output_boxes.end(), call.output_boxes.begin());
   return set.run(call);
 }
 
@@ -147,10 +148,44 @@ TEST_CASE("operands that do not fit are refused, by the host and the reference a
   refused(
       call_step(SortBlock{0}, {5}, {line, at}, {result(DType::kFloat64, {5}), result(DType::kInt64, {5})}),
       "wants an int64 number for each element");
-  refused(call_step(MergeSplit{0}, {11}, {line, line}, {result(DType::kFloat64, {11})}),
-          "wants one or two blocks of an array, and of its numbers");
-  refused(call_step(MergeSplit{0}, {4}, {line}, {result(DType::kFloat64, {4})}),
-          "a block alone is as long as its result");
+  // Numbers that nobody wants written are not read.
+  Step unasked =
+      call_step(SortBlock{0}, {5}, {line, listed({9, 8, 7, 6, 5})}, {result(DType::kFloat64, {5})});
+  for (const KernelSet* set : {sets.host.get(), sets.reference.get()})
+    CHECK(run_with(*set, unasked).has_value());
+  const char* runs = "wants blocks of sorted runs, and of their numbers";
+  refused(call_step(MergeRuns{0}, {4}, {line}, {result(DType::kFloat64, {4})}), runs);
+  refused(call_step(MergeRuns{0}, {4}, {x}, {result(DType::kFloat32, {4})}), runs);
+  refused(call_step(MergeRuns{0}, {4}, {x}, {result(DType::kFloat64, {4}), result(DType::kInt64, {4})}),
+          runs);
+  refused(call_step(MergeRuns{1}, {2, 4}, {x}, {result(DType::kFloat64, {2, 4})}), runs);
+  const auto ranks = "the runs do not have the ranks that the result is made of";
+  refused(call_step(MergeRuns{0}, {21}, {x}, {result(DType::kFloat64, {21})}), ranks);
+  refused(call_step(MergeRuns{0, 0, {4, 5, 0, 5}, 0}, {4}, {x}, {result(DType::kFloat64, {4})}), ranks);
+  Step later = call_step(MergeRuns{0, 0, {4, 4, 1, 4}, 12}, {12}, {x}, {result(DType::kFloat64, {12})});
+  for (const std::int64_t at :
+       {std::int64_t{24}, INT64_MAX - 20}) {  // -4 ranks come before, and more than there are numbers
+    CAPTURE(at);
+    later.output_boxes = {ir::box_of({12})};
+    later.output_boxes[0].lo[0] += at, later.output_boxes[0].hi[0] += at;
+    refused(later, ranks);
+  }
+  const Array row = result(DType::kFloat64, {1, 5});
+  refused(call_step(SplitRuns{0, {4, 5, 0, 5}}, {5}, {x}, {result(DType::kFloat64, {5})}), runs);
+  refused(call_step(SplitRuns{0, {4, 5, 0, 5}}, {1, 5}, {x}, {result(DType::kFloat32, {1, 5})}), runs);
+  refused(call_step(SplitRuns{0, {4, 5, 0, 4}}, {1, 5}, {x}, {row}),
+          "the runs do not have the ranks of the window");
+  refused(call_step(SplitRuns{0, {4, 6, 0, 5}}, {1, 5}, {line, x, x, x}, {row}), runs);
+  Step beyond = call_step(SplitRuns{0, {4, 9, 0, 5}}, {1, 5}, {x}, {row});
+  beyond.output_boxes = {ir::box_of({1, 5})};
+  beyond.output_boxes[0].lo[1] += 10,
+      beyond.output_boxes[0].hi[1] += 10;  // window 2 begins with rank 18 of 20
+  refused(beyond, "the runs do not have the ranks of the window");
+  const char* dealt = "lines are not dealt to columns of such a length";
+  refused(call_step(DealSorted{0, 0, 2, 1}, {1, 4}, {line}, {result(DType::kFloat64, {1, 4})}), dealt);
+  refused(call_step(DealSorted{0, 0, 2, 2}, {1, 6}, {line}, {result(DType::kFloat64, {1, 6})}), dealt);
+  refused(call_step(DealSorted{0, 0, 0, 1}, {1, 6}, {line}, {result(DType::kFloat64, {1, 6})}), dealt);
+  refused(call_step(DealSorted{0, 0, 2, 1}, {6}, {line}, {result(DType::kFloat64, {6})}), dealt);
   const auto linalg = [&](const char* kernel, std::vector<Array> in, std::vector<Array> out) {
     const ir::Shape space = out[0].shape;
     check_refused(

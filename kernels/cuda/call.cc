@@ -18,6 +18,8 @@ enum class Builtin {
   kCountTrue,
   kCompress,
   kSort,
+  kDeal,
+  kSplit,
   kMerge,
   kSearch,
   kGamma,
@@ -39,7 +41,9 @@ Builtin builtin(const ir::Op& op) {
                                      {CountTrue::kName, Builtin::kCountTrue},
                                      {Compress::kName, Builtin::kCompress},
                                      {SortBlock::kName, Builtin::kSort},
-                                     {MergeSplit::kName, Builtin::kMerge},
+                                     {DealSorted::kName, Builtin::kDeal},
+                                     {SplitRuns::kName, Builtin::kSplit},
+                                     {MergeRuns::kName, Builtin::kMerge},
                                      {SearchSorted::kName, Builtin::kSearch},
                                      {Gamma::kName, Builtin::kGamma},
                                      {Fft::kName, Builtin::kFft}};
@@ -60,6 +64,8 @@ std::size_t operands_of(Builtin kernel) {
     case Builtin::kCountTrue:
     case Builtin::kCompress:
     case Builtin::kSort:
+    case Builtin::kDeal:
+    case Builtin::kSplit:
     case Builtin::kFft:
     case Builtin::kMerge: return 1;
     default: return 0;
@@ -90,6 +96,9 @@ std::int64_t call_scratch_bytes(const Environment& env, const ir::Op& op) {
     case Builtin::kCountTrue:
     case Builtin::kCompress: return select_scratch_bytes();
     case Builtin::kSort: return sort_scratch_bytes(op);
+    case Builtin::kDeal: return deal_scratch_bytes(op);
+    case Builtin::kSplit: return split_scratch_bytes(op);
+    case Builtin::kMerge: return merge_scratch_bytes(op);
     case Builtin::kFft: return fft_scratch_bytes(env, op);
     default: return 0;
   }
@@ -109,6 +118,8 @@ Status prepare_call(const Environment& env, const ir::Op& op, std::span<const CU
     case Builtin::kCountTrue:
     case Builtin::kCompress: return built(env.programs.index(ir::size_of(dtype)));
     case Builtin::kSort:
+    case Builtin::kDeal:
+    case Builtin::kSplit:
     case Builtin::kMerge:
       return has_order(dtype) ? built(env.programs.order(dtype, op.outputs.size() > 1)) : Status{};
     case Builtin::kGamma: return built(env.programs.gamma(dtype));
@@ -133,6 +144,8 @@ Status launch_call(const Environment& env, const KernelCall& call, CUstream stre
     case Builtin::kCountTrue: return launch_count_true(env, call, stream);
     case Builtin::kCompress: return launch_compress(env, call, stream, fault);
     case Builtin::kSort: return launch_sort(env, call, stream);
+    case Builtin::kDeal: return launch_deal(env, call, stream);
+    case Builtin::kSplit: return launch_split(env, call, stream);
     case Builtin::kMerge: return launch_merge(env, call, stream);
     case Builtin::kSearch: return launch_search(env, call, stream);
     case Builtin::kGamma: return launch_gamma(env, call, stream);

@@ -94,13 +94,18 @@ Status launch_compress(const Environment& env, const KernelCall& call, CUstream 
 std::int64_t put_scratch_bytes(const ir::Op& op);
 std::int64_t select_scratch_bytes();
 
-// ---- order.cc: sort_block, merge_split, searchsorted
+// ---- order.cc: sort_block, deal_sorted, split_runs, merge_runs, searchsorted
 
 bool has_order(ir::DType dtype);
 Status launch_sort(const Environment& env, const KernelCall& call, CUstream stream);
+Status launch_deal(const Environment& env, const KernelCall& call, CUstream stream);
+Status launch_split(const Environment& env, const KernelCall& call, CUstream stream);
 Status launch_merge(const Environment& env, const KernelCall& call, CUstream stream);
 Status launch_search(const Environment& env, const KernelCall& call, CUstream stream);
 std::int64_t sort_scratch_bytes(const ir::Op& op);
+std::int64_t deal_scratch_bytes(const ir::Op& op);
+std::int64_t split_scratch_bytes(const ir::Op& op);
+std::int64_t merge_scratch_bytes(const ir::Op& op);
 
 // ---- draw.cc
 

@@ -33,7 +33,8 @@ std::span<const char* const> entry_names(ProgramKind kind) {
   static constexpr const char* kIndex[] = {"tw_take",         "tw_put_mark",      "tw_put_write",
                                            "tw_select_count", "tw_select_starts", "tw_select_write",
                                            "tw_wrap_index"};
-  static constexpr const char* kOrder[] = {"tw_search", "tw_sort_tiles", "tw_merge"};
+  static constexpr const char* kOrder[] = {"tw_search", "tw_sort_tiles", "tw_merge",
+                                           "tw_deal",   "tw_split_find", "tw_split_copy"};
   static constexpr const char* kGamma[] = {"tw_draw_gamma"};
   static constexpr const char* kLinalg[] = {"tw_linalg_info", "tw_linalg_finite", "tw_linalg_diagonal",
                                             "tw_linalg_det",  "tw_linalg_order",  "tw_linalg_exchange"};

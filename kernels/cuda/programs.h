@@ -23,7 +23,7 @@ std::string scan_program(ir::ReduceKind kind, ir::DType dtype);
 
 // tw_take, tw_put_mark, tw_put_write, tw_select_count, tw_select_starts, tw_select_write; for elements of 1 to 16 bytes
 std::string index_program(std::size_t element_bytes);
-// tw_search, tw_sort_tiles, tw_merge; `numbered`: elements have numbers that decide between equal ones
+// tw_search, tw_sort_tiles, tw_merge, tw_deal, tw_split_find, tw_split_copy; `numbered`: elements have numbers that decide between equal ones
 std::string order_program(ir::DType dtype, bool numbered);
 std::string gamma_program(ir::DType dtype);  // tw_draw_gamma
 // tw_linalg_info, tw_linalg_finite, tw_linalg_diagonal, tw_linalg_det, tw_linalg_order, tw_linalg_exchange

@@ -1,10 +1,15 @@
 // Numbers as unsigned keys whose order is the one that arrays are sorted in: NaN last, -0 before +0, and complemented
-// where the order is descending (NaN still last).
+// where the order is descending (NaN still last). And what sorts such keys.
 #pragma once
+#include <hwy/contrib/sort/vqsort.h>
 #include <tilewise/kernels/plugin_abi.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 namespace tilewise::kernels::sort {
@@ -20,23 +25,22 @@ template <class T, bool kDescending> struct Order {
   static constexpr Key kSign = static_cast<Key>(Key{1} << (8 * sizeof(T) - 1));
   static constexpr Key kMost = static_cast<Key>(~Key{0});
 
-  // Of a number: its bits, so that unsigned comparison orders them.
-  static constexpr Key rising(T x) {
-    const Key bits = std::bit_cast<Key>(x);
-    const auto negative = static_cast<Key>(static_cast<std::make_signed_t<Key>>(bits) >> (8 * sizeof(T) - 1));
-    return static_cast<Key>(bits ^ (negative | kSign));
-  }
   static Key key(T x) {
     Key k;
     if constexpr (std::is_floating_point_v<T>) {
-      if (x != x) return kMost;  // no other number has it: it would be one with all bits set
-      k = rising(x);
+      const Key bits = std::bit_cast<Key>(x);
+      const auto negative =
+          static_cast<Key>(static_cast<std::make_signed_t<Key>>(bits) >> (8 * sizeof(T) - 1));
+      k = static_cast<Key>(bits ^ (negative | kSign));
     } else if constexpr (std::is_signed_v<T>) {
       k = static_cast<Key>(static_cast<Key>(x) ^ kSign);
     } else {
       k = static_cast<Key>(x);
     }
-    return kDescending ? static_cast<Key>(~k) : k;
+    if constexpr (kDescending) k = static_cast<Key>(~k);
+    // No other number has it: it would be one with all bits set.
+    if constexpr (std::is_floating_point_v<T>) k = x != x ? kMost : k;
+    return k;
   }
   static T value(Key k) {
     if constexpr (std::is_floating_point_v<T>) {
@@ -49,18 +53,6 @@ template <class T, bool kDescending> struct Order {
       return static_cast<T>(k ^ kSign);
     } else {
       return static_cast<T>(k);
-    }
-  }
-  // The order of key(), of numbers as value() gives them: a NaN has one form, so nothing needs to be asked about it.
-  static Key sorted_key(T x) {
-    if constexpr (!std::is_floating_point_v<T>) {
-      return key(x);
-    } else if constexpr (!kDescending) {
-      return rising(x);
-    } else {
-      // NaN would come first: the keys are turned until it is the last.
-      constexpr Key kPastNan = static_cast<Key>(~rising(static_cast<T>(__builtin_nan(""))) + 1);
-      return static_cast<Key>(~rising(x) - kPastNan);
     }
   }
   // Equal for == : what stable orders must not tell apart.
@@ -87,6 +79,93 @@ template <class Visit> bool with_ordered(std::int32_t dtype, Visit&& visit) {
     case TILEWISE_FLOAT64: visit(double{}); return true;
     default: return false;
   }
+}
+
+template <class T> constexpr std::int32_t dtype_of() {
+  if constexpr (std::is_same_v<T, double>) return TILEWISE_FLOAT64;
+  if constexpr (std::is_same_v<T, float>) return TILEWISE_FLOAT32;
+  constexpr bool kSigned = std::is_signed_v<T>;
+  switch (sizeof(T)) {
+    case 1: return kSigned ? TILEWISE_INT8 : TILEWISE_UINT8;
+    case 2: return kSigned ? TILEWISE_INT16 : TILEWISE_UINT16;
+    case 4: return kSigned ? TILEWISE_INT32 : TILEWISE_UINT32;
+    default: return kSigned ? TILEWISE_INT64 : TILEWISE_UINT64;
+  }
+}
+
+// Many at a time, in whatever vectors the processor has (lanes_keys.cc). `to` may be `from`. Of dtypes that have an order.
+struct KeyFns {
+  void (*to_keys)(const void* values, void* keys, std::int64_t n) = nullptr;
+  void (*from_keys)(const void* keys, void* values, std::int64_t n) = nullptr;
+  // How many of the values are in order: up to the first that comes before the one ahead of it.
+  std::int64_t (*sorted_until)(const void* values, std::int64_t n) = nullptr;
+};
+KeyFns find_key_fns(std::int32_t dtype, bool descending);
+
+// What lines are sorted by, as keys that vectorised sorting knows. Keys alone:
+template <class T, bool kDescending> class Values {
+ public:
+  static constexpr bool kNumbered = false;
+  using Order = sort::Order<T, kDescending>;
+  using Key = typename Order::Key;
+  static constexpr Key kLast = Order::kMost;
+
+  static Key key(T x, std::int64_t = 0) { return Order::key(x); }
+  static T value(Key k) { return Order::value(k); }
+  static void keys(const T* from, Key* to, std::int64_t n) { fns().to_keys(from, to, n); }
+  static void values(const Key* from, T* to, std::int64_t n) { fns().from_keys(from, to, n); }
+  static std::int64_t sorted_until(const T* from, std::int64_t n) { return fns().sorted_until(from, n); }
+
+ private:
+  static const KeyFns& fns() {
+    static const KeyFns found = find_key_fns(dtype_of<T>(), kDescending);
+    return found;
+  }
+};
+// With numbers, from 0 up: as the low half of 128 bits, so that equal elements come in their order, which is what makes the order
+// stable. Equal are zeros of both signs: which of them it is, is the lowest bit.
+template <class T, bool kDescending> struct NumberedValues {
+  static constexpr bool kNumbered = true;
+  using Order = sort::Order<T, kDescending>;
+  using Key = hwy::uint128_t;
+  static constexpr std::int64_t kLastNumber = std::numeric_limits<std::int64_t>::max();
+  static constexpr Key kLast{static_cast<std::uint64_t>(kLastNumber) << 1, Order::kMost};
+
+  static Key key(T x, std::int64_t number) {
+    bool negative_zero = false;
+    if constexpr (std::is_floating_point_v<T>) negative_zero = x == T{0} && std::signbit(x);
+    return {static_cast<std::uint64_t>(number) << 1 | (negative_zero ? 1u : 0u), Order::equal_key(x)};
+  }
+  static T value(const Key& k) {
+    const T x = Order::value(static_cast<typename Order::Key>(k.hi));
+    if constexpr (std::is_floating_point_v<T>)
+      if ((k.lo & 1) != 0) return -x;
+    return x;
+  }
+  static std::int64_t number(const Key& k) { return static_cast<std::int64_t>(k.lo >> 1); }
+};
+
+inline bool less(const hwy::uint128_t& a, const hwy::uint128_t& b) {
+  return a.hi < b.hi || (a.hi == b.hi && a.lo < b.lo);
+}
+template <class Key> bool less(Key a, Key b) { return a < b; }
+template <class Key> bool less_than(const Key& a, const Key& b) { return less(a, b); }
+template <class Key> bool at_most(const Key& a, const Key& b) { return !less(b, a); }
+
+// Below this the vectorised sort's set-up costs more than it saves.
+constexpr std::int64_t kShort = 64;
+
+inline void sort_keys(std::uint8_t* keys, std::int64_t n) {  // a histogram: there are only so many
+  std::array<std::int64_t, 256> counts{};
+  for (std::int64_t i = 0; i < n; ++i) ++counts[keys[i]];
+  for (std::size_t k = 0; k < counts.size(); ++k)
+    keys = std::fill_n(keys, counts[k], static_cast<std::uint8_t>(k));
+}
+template <class Key> void sort_keys(Key* keys, std::int64_t n) {
+  if (n < kShort)
+    std::sort(keys, keys + n, [](const Key& a, const Key& b) { return less(a, b); });
+  else
+    hwy::Sorter()(keys, static_cast<std::size_t>(n), hwy::SortAscending());
 }
 
 }  // namespace tilewise::kernels::sort

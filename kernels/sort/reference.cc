@@ -1,10 +1,12 @@
 // The plain versions: the elements of a line, each with its number, ordered by the C++ library's stable sort and a
-// comparison that says what the order is.
+// comparison that says what the order is. Shares nothing with the fast ones but what is refused (sort/arguments.h).
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "call/builtin.h"
 #include "call/plain.h"
+#include "sort/arguments.h"
 #include "sort/sort.h"
 
 namespace tilewise::kernels::sort::reference {
@@ -41,6 +43,14 @@ template <class T> void put_in_order(std::vector<Numbered<T>>& line, bool descen
   });
 }
 
+// What no element comes after, and its number.
+template <class T> T last(bool descending) {
+  using Limits = std::numeric_limits<T>;
+  if constexpr (std::is_floating_point_v<T>) return Limits::quiet_NaN();
+  return descending ? Limits::lowest() : Limits::max();
+}
+constexpr std::int64_t kLastNumber = std::numeric_limits<std::int64_t>::max();
+
 // visit(index) of the first element of each line along `axis`.
 template <class Visit> void for_each_line(const tilewise_view_v1& view, int axis, Visit&& visit) {
   for_each(replaced(extents(view), axis, 1), visit);
@@ -69,26 +79,14 @@ void write(const std::vector<Numbered<T>>& line, std::int64_t first, const tilew
   }
 }
 
-bool same_but_along(const tilewise_view_v1& a, const tilewise_view_v1& b, int axis) {
-  return a.rank == b.rank && replaced(extents(a), axis, 0) == replaced(extents(b), axis, 0);
-}
-
 }  // namespace
 
 int sort_block(const tilewise_call_v1* call) {
   ir::builtin::SortBlock p;
   if (!read_params(call, p)) return kFailed;
-  const tilewise_view_v1 &x = call->inputs[0], &out = call->outputs[0];
+  if (const int failed = check(call, p); failed != 0) return failed;
+  const tilewise_view_v1& x = call->inputs[0];
   const int axis = static_cast<int>(p.axis);
-  if (call->input_count < 1 || p.axis < 0 || p.axis >= x.rank || !same_but_along(x, out, axis) ||
-      x.dtype != out.dtype || out.shape[axis] > x.shape[axis])
-    return refuse(call, kFailed, "the array and the result differ in dtype or extents");
-  for (int i = 1; i < call->input_count; ++i)
-    if (call->inputs[i].dtype != TILEWISE_INT64 || extents(call->inputs[i]) != extents(x))
-      return refuse(call, kFailed, "wants an int64 number for each element");
-  for (int i = 1; i < call->output_count; ++i)
-    if (call->outputs[i].dtype != TILEWISE_INT64 || extents(call->outputs[i]) != extents(out))
-      return refuse(call, kFailed, "gives an int64 number for each element");
   const bool known = with_comparable(x.dtype, [&]<class T>(T) {
     for_each_line(x, axis, [&](const ir::Index& start) {
       std::vector<Numbered<T>> line;
@@ -100,41 +98,106 @@ int sort_block(const tilewise_call_v1* call) {
   return known ? 0 : refuse(call, kFailed, "dtype %d has no order", x.dtype);
 }
 
-int merge_split(const tilewise_call_v1* call) {
-  ir::builtin::MergeSplit p;
+int deal_sorted(const tilewise_call_v1* call) {
+  ir::builtin::DealSorted p;
   if (!read_params(call, p)) return kFailed;
-  const int arrays = call->output_count, blocks = arrays == 0 ? 0 : call->input_count / arrays;
+  if (const int failed = check(call, p); failed != 0) return failed;
+  const bool numbered = call->output_count > 1;
+  const tilewise_view_v1 &x = call->inputs[0], &out = call->outputs[0];
   const int axis = static_cast<int>(p.axis);
-  bool good = (arrays == 1 || arrays == 2) && (blocks == 1 || blocks == 2) &&
-              call->input_count == arrays * blocks && p.axis >= 0 && p.axis < call->outputs[0].rank;
-  for (int i = 0; good && i < call->input_count; ++i) {
-    const tilewise_view_v1 &in = call->inputs[i], &out = call->outputs[i / blocks];
-    good = in.dtype == out.dtype && same_but_along(in, out, axis) &&
-           (i < blocks || in.shape[axis] == call->inputs[i - blocks].shape[axis]);
-  }
-  if (good && arrays == 2)
-    good = call->outputs[1].dtype == TILEWISE_INT64 && extents(call->outputs[1]) == extents(call->outputs[0]);
-  if (good && blocks == 2)
-    good = call->outputs[0].shape[axis] <= call->inputs[0].shape[axis] + call->inputs[1].shape[axis];
-  if (!good) return refuse(call, kFailed, "wants one or two blocks of an array, and of its numbers");
-  if (blocks == 1) {
-    for (int i = 0; i < arrays; ++i) {
-      if (extents(call->inputs[i]) != extents(call->outputs[i]))
-        return refuse(call, kFailed, "a block alone is as long as its result");
-      for_each(extents(call->outputs[i]),
-               [&](const ir::Index& at) { copy_element(call->outputs[i], at, call->inputs[i], at); });
-    }
-    return 0;
-  }
-  const tilewise_view_v1 &x = call->inputs[0], &y = call->inputs[1], &out = call->outputs[0];
-  const bool low = call->box_lo[axis] == x.lo[axis];
+  const std::int64_t all = out.shape[out.rank - 1], length = all / p.columns;
+  const bool known = with_comparable(x.dtype, [&]<class T>(T) {
+    for_each_line(x, axis, [&](const ir::Index& start) {
+      std::vector<Numbered<T>> line;
+      for (int i = 0; i < (numbered ? 1 : call->input_count); ++i)
+        append(line, call->inputs[i], numbered && call->input_count > 1 ? &call->inputs[1] : nullptr, axis,
+               start);
+      put_in_order(line, p.descending != 0, numbered);
+      line.resize(static_cast<std::size_t>(all), {last<T>(p.descending != 0), kLastNumber});
+      ir::Index at = start;
+      at.erase(at.begin() + axis);
+      at.push_back(0);
+      at.push_back(0);
+      for (std::int64_t i = 0; i < all; ++i) {
+        const std::int64_t card = i / p.card;
+        at.back() = card % p.columns * length + card / p.columns * p.card + i % p.card;
+        element<T>(out, at) = line[static_cast<std::size_t>(i)].value;
+        if (numbered) element<std::int64_t>(call->outputs[1], at) = line[static_cast<std::size_t>(i)].number;
+      }
+    });
+  });
+  return known ? 0 : refuse(call, kFailed, "dtype %d has no order", x.dtype);
+}
+
+namespace {
+
+// The lines of all pieces that belong to the result's line that begins at `at`, an index of their other dimensions.
+template <class T> std::vector<std::vector<Numbered<T>>> pieces(const tilewise_call_v1* call, ir::Index at) {
+  const std::size_t others = at.size();
+  const int count = call->input_count / call->output_count;
+  std::vector<std::vector<Numbered<T>>> lines;
+  at.push_back(0);
+  at.push_back(0);
+  for (int b = 0; b < count; ++b)
+    for (at[others] = 0; at[others] < call->inputs[b].shape[others]; ++at[others])
+      append(lines.emplace_back(), call->inputs[b],
+             call->output_count == 2 ? &call->inputs[count + b] : nullptr, static_cast<int>(others) + 1, at);
+  return lines;
+}
+
+}  // namespace
+
+// Of runs in their order, each element that is of the ranks.
+int split_runs(const tilewise_call_v1* call) {
+  ir::builtin::SplitRuns p;
+  if (!read_params(call, p)) return kFailed;
+  if (const int failed = check(call, p); failed != 0) return failed;
+  const tilewise_view_v1& out = call->outputs[0];
+  const int axis = out.rank - 1;
+  const bool numbered = call->output_count == 2, descending = p.descending != 0;
   const bool known = with_comparable(out.dtype, [&]<class T>(T) {
     for_each_line(out, axis, [&](const ir::Index& start) {
+      ir::Index others = start;
+      others.resize(start.size() - 2);
+      struct Ranked {
+        Numbered<T> x;
+        std::size_t place;
+      };
+      std::vector<Ranked> all;
+      for (const std::vector<Numbered<T>>& run : pieces<T>(call, others))
+        for (const Numbered<T>& x : run) all.push_back({x, all.size()});
+      // Of equal ones the first: so a window's elements are found, though not in which run each of several equal ones.
+      std::stable_sort(all.begin(), all.end(), [&](const Ranked& a, const Ranked& b) {
+        if (before(a.x.value, b.x.value, descending, !numbered)) return true;
+        if (before(b.x.value, a.x.value, descending, !numbered)) return false;
+        return numbered && a.x.number < b.x.number;
+      });
+      const std::int64_t lo = p.windows.lo(out.lo[axis] / p.windows.width);
+      std::vector<Ranked> wanted(all.begin() + lo, all.begin() + lo + out.shape[axis]);
+      std::ranges::sort(wanted, {}, &Ranked::place);
       std::vector<Numbered<T>> line;
-      append(line, x, arrays == 2 ? &call->inputs[2] : nullptr, axis, start);
-      append(line, y, arrays == 2 ? &call->inputs[3] : nullptr, axis, start);
-      put_in_order(line, p.descending != 0, arrays == 2);
-      write(line, low ? 0 : static_cast<std::int64_t>(line.size()) - out.shape[axis], call, axis, start);
+      for (const Ranked& each : wanted) line.push_back(each.x);
+      write(line, 0, call, axis, start);
+    });
+  });
+  return known ? 0 : refuse(call, kFailed, "dtype %d has no order", out.dtype);
+}
+
+int merge_runs(const tilewise_call_v1* call) {
+  ir::builtin::MergeRuns p;
+  if (!read_params(call, p)) return kFailed;
+  if (const int failed = check(call, p); failed != 0) return failed;
+  const int axis = static_cast<int>(p.axis);
+  const tilewise_view_v1& out = call->outputs[0];
+  const bool known = with_comparable(out.dtype, [&]<class T>(T) {
+    for_each_line(out, axis, [&](const ir::Index& start) {
+      ir::Index others = start;
+      others.erase(others.begin() + axis);
+      std::vector<Numbered<T>> line;
+      for (const std::vector<Numbered<T>>& piece : pieces<T>(call, others))
+        line.insert(line.end(), piece.begin(), piece.end());
+      put_in_order(line, p.descending != 0, call->output_count == 2);
+      write(line, p.skipped(out.lo[axis]), call, axis, start);
     });
   });
   return known ? 0 : refuse(call, kFailed, "dtype %d has no order", out.dtype);

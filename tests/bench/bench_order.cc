@@ -12,31 +12,44 @@
 
 namespace tilewise::bench {
 
+namespace {
+
+// Ours and NumPy's version of it, on `n` random numbers; NumPy 2 sorts with AVX-512 where the processor has it.
+void beside_numpy(const Settings& settings, Report& report, const Cluster& cluster, NumPy& numpy,
+                  const std::string& what, std::int64_t n, Array (*ours)(const Array&), double wanted) {
+  const std::string count = std::to_string(n);
+  numpy.ask("exec: a = rng.random(" + count + ")");
+  const Session session = cluster.session();
+  Array x = session.random.uniform({n}, {.seed = 1});
+  x.persist().wait();
+  std::vector<double> mine, theirs;
+  for (int i = -1; i < settings.repeats; ++i) {
+    const double one = persist_seconds(ours(x));
+    const double two = numpy.seconds("np." + what + "(a)");
+    if (i < 0) continue;
+    mine.push_back(1e-6 * static_cast<double>(n) / one);
+    theirs.push_back(1e-6 * static_cast<double>(n) / two);
+  }
+  report.at_least({.metric = what + " " + count + " float64",
+                   .value = median(mine),
+                   .unit = "M/s",
+                   .reference = "NumPy " + numpy.version(),
+                   .reference_value = median(theirs)},
+                  wanted);
+}
+
+}  // namespace
+
 void bench_sort(const Settings& settings, Report& report) {
   const std::int64_t n = settings.quick ? 4'000'000 : 100'000'000;
   NumPy numpy(1);
   if (numpy.version().empty()) return report.note("no python3 with NumPy here: no sorting");
-  const std::string count = std::to_string(n);
-  numpy.ask("exec: a = rng.random(" + count + ")");
+  const bool first = numpy.version().starts_with("1.");
   const Cluster cluster("2560MiB");
-  const Session session = cluster.session();
-  Array x = session.random.uniform({n}, {.seed = 1});
-  x.persist().wait();
-  std::vector<double> ours, theirs;
-  for (int i = -1; i < settings.repeats; ++i) {
-    const double one = persist_seconds(sort(x));
-    const double two = numpy.seconds("np.sort(a)");
-    if (i < 0) continue;
-    ours.push_back(1e-6 * static_cast<double>(n) / one);
-    theirs.push_back(1e-6 * static_cast<double>(n) / two);
-  }
-  // NumPy 2 sorts with AVX-512 where the processor has it.
-  report.at_least({.metric = "sort " + count + " float64",
-                   .value = median(ours),
-                   .unit = "M/s",
-                   .reference = "NumPy " + numpy.version(),
-                   .reference_value = median(theirs)},
-                  numpy.version().starts_with("1.") ? 6 : 1.3);
+  beside_numpy(
+      settings, report, cluster, numpy, "sort", n, [](const Array& x) { return sort(x); }, first ? 6 : 1.3);
+  beside_numpy(
+      settings, report, cluster, numpy, "argsort", n / 5, [](const Array& x) { return argsort(x); }, 2);
 }
 
 void bench_fft([[maybe_unused]] const Settings& settings, Report& report) {

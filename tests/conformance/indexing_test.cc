@@ -19,20 +19,6 @@ using Ints = std::vector<std::int64_t>;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// NaN last, equal ones in their order.
-Ints sorted_indices(const Doubles& line, bool descending) {
-  Ints index(line.size());
-  std::iota(index.begin(), index.end(), 0);
-  std::stable_sort(index.begin(), index.end(), [&](std::int64_t a, std::int64_t b) {
-    const double x = line[static_cast<std::size_t>(a)], y = line[static_cast<std::size_t>(b)];
-    if (std::isnan(x) || std::isnan(y)) return !std::isnan(x) && std::isnan(y);
-    return descending ? y < x : x < y;
-  });
-  return index;
-}
-
-bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
-
 }  // namespace
 
 TEST_CASE("take gathers along any axis, with indices and data over many blocks") {
@@ -127,113 +113,6 @@ TEST_CASE("put and set change what they name and nothing else") {
   }
 }
 
-TEST_CASE("sort, argsort and topk across blocks, NaN last, equal ones in their order") {
-  for (const Form& form : kForms) {
-    INFO(form.name);
-    TestCluster cluster(form);
-    const Session& s = cluster.session;
-    for (const std::int64_t block : {1000, 100, 23, 7}) {
-      CAPTURE(block);
-      const std::int64_t n = 211;
-      Doubles a = numbers(n, 2);
-      for (std::size_t i = 5; i < a.size(); i += 31) a[i] = kNan;
-      a[17] = std::numeric_limits<double>::infinity();
-      a[18] = -std::numeric_limits<double>::infinity();
-      a[40] = -0.0;
-      const Array x = s.from_memory(a, {n}, {.block = {block}});
-      for (const bool descending : {false, true}) {
-        const Ints want = sorted_indices(a, descending);
-        CHECK(argsort(x, -1, descending).get<std::int64_t>() == want);
-        const Doubles got = sort(x, 0, descending).get<double>();
-        bool right = got.size() == a.size();
-        for (std::size_t i = 0; right && i < got.size(); ++i)
-          right = same(got[i], a[static_cast<std::size_t>(want[i])]);
-        CHECK(right);
-        for (const std::int64_t k : {0, 1, 6, 50, 211}) {
-          const TopK best = topk(x, k, -1, descending);
-          CHECK(best.indices.get<std::int64_t>() == Ints(want.begin(), want.begin() + k));
-          CHECK(best.values.get<double>().size() == static_cast<std::size_t>(k));
-        }
-      }
-    }
-    // Along either axis of a ragged matrix seen transposed and sliced, and every dtype.
-    const std::int64_t m = 26, n = 33;
-    const Doubles b = numbers(m * n, 9);
-    const Array y = s.from_memory(b, {m, n}, {.block = {8, 6}}).slice(0, 1).T();  // (33, 25)
-    const Doubles down = sort(y, 0).get<double>(), across = sort(y, 1, true).get<double>();
-    for (std::int64_t j = 0; j < m - 1; ++j) {
-      Doubles line;
-      for (std::int64_t i = 0; i < n; ++i) line.push_back(b[static_cast<std::size_t>((j + 1) * n + i)]);
-      std::sort(line.begin(), line.end());
-      for (std::int64_t i = 0; i < n; ++i)
-        CHECK(down[static_cast<std::size_t>(i * (m - 1) + j)] == line[static_cast<std::size_t>(i)]);
-    }
-    for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t j = 1; j < m - 1; ++j)
-        CHECK(across[static_cast<std::size_t>(i * (m - 1) + j - 1)] >=
-              across[static_cast<std::size_t>(i * (m - 1) + j)]);
-    for (int t = 0; t < ir::kDTypeCount; ++t) {
-      const DType dtype = static_cast<DType>(t);
-      if (ir::is_complex(dtype)) continue;
-      CAPTURE(std::string(name_of(dtype)));
-      // Negative ones too, where there are any.
-      const Array z = (ir::is_unsigned_integer(dtype) ? y + 11.0 : y).astype(dtype).reshape({-1});
-      const Array flat = z.astype(DType::kFloat64);
-      for (const bool descending : {false, true}) {
-        const Ints want = sorted_indices(flat.get<double>(), descending);
-        CHECK(argsort(z, 0, descending).get<std::int64_t>() == want);
-        CHECK(sort(z, 0, descending).dtype() == dtype);
-        CHECK(sort(z, 0, descending).astype(DType::kFloat64).get<double>() ==
-              take(flat, s.from_memory(want, {33 * 25})).get<double>());
-        const TopK best = topk(z, 9, 0, descending);
-        CHECK(best.values.dtype() == dtype);
-        CHECK(best.indices.get<std::int64_t>() == Ints(want.begin(), want.begin() + 9));
-        CHECK(best.values.astype(DType::kFloat64).get<double>() ==
-              take(flat, s.from_memory(Ints(want.begin(), want.begin() + 9), {9})).get<double>());
-      }
-    }
-  }
-}
-
-TEST_CASE("topk along either axis of a matrix, NaN last, with the values it names") {
-  for (const Form& form : kForms) {
-    INFO(form.name);
-    TestCluster cluster(form);
-    const Session& s = cluster.session;
-    const std::int64_t m = 26, n = 33, k = 5;
-    Doubles a = numbers(m * n, 9);
-    for (std::size_t i = 3; i < a.size(); i += 41) a[i] = kNan;
-    for (std::int64_t i = 0; i < n; ++i)
-      a[static_cast<std::size_t>(4 * n + i)] = i < 3 ? 1 : kNan;  // fewer than k
-    const Array x = s.from_memory(a, {m, n}, {.block = {8, 6}});
-    for (const bool largest : {true, false})
-      for (const int axis : {0, 1, -1, -2}) {
-        CAPTURE(largest);
-        CAPTURE(axis);
-        const bool down = axis == 0 || axis == -2;
-        const std::int64_t lines = down ? n : m, length = down ? m : n;
-        const TopK best = topk(x, k, axis, largest);
-        CHECK(best.values.shape() == (down ? Shape{k, n} : Shape{m, k}));
-        // A line a row.
-        const Doubles values = (down ? best.values.T() : best.values).get<double>();
-        const Ints indices = (down ? best.indices.T() : best.indices).get<std::int64_t>();
-        bool right = true;
-        for (std::int64_t l = 0; l < lines; ++l) {
-          Doubles line;
-          for (std::int64_t i = 0; i < length; ++i)
-            line.push_back(a[static_cast<std::size_t>(down ? i * n + l : l * n + i)]);
-          const Ints want = sorted_indices(line, largest);
-          for (std::int64_t i = 0; i < k; ++i) {
-            const auto at = static_cast<std::size_t>(l * k + i);
-            const std::int64_t from = want[static_cast<std::size_t>(i)];
-            right &= indices[at] == from && same(values[at], line[static_cast<std::size_t>(from)]);
-          }
-        }
-        CHECK(right);
-      }
-  }
-}
-
 TEST_CASE("put, set and searchsorted in every dtype") {
   for (const Form& form : kForms) {
     INFO(form.name);
@@ -305,35 +184,16 @@ TEST_CASE("searchsorted counts what comes before") {
   }
 }
 
-TEST_CASE("blocks merged by hand stay inside their lines, be they sorted or not") {
-  TestCluster cluster(kForms[1]);
-  const Session& s = cluster.session;
-  const Array x = s.from_memory(Doubles{0, 0, 5, 5, 9, 9, 1, 1}, {8}, {.block = {4}});
-  const Kernel merge{.name = "tilewise.merge_split", .version = "1", .params = std::string(16, '\0')};
-  const auto merged = [&](std::int64_t length) {
-    return task(merge, {{x, 0}, {x, 1}}, DType::kFloat64, {length}).get<double>();
-  };
-  Doubles all = merged(8);  // unsorted: in some order
-  std::sort(all.begin(), all.end());
-  CHECK(all.front() >= 0);
-  CHECK(all.back() <= 9);
-  std::string what;
-  CHECK(code_of([&] { merged(1000); }, &what) == Errc::kTaskFailed);
-  CHECK_MESSAGE(what.find("wants one or two blocks") != std::string::npos, what);
-  const Kernel sort{.name = "tilewise.sort_block", .version = "1", .params = std::string(16, '\0')};
-  CHECK(code_of([&] { task(sort, {}, DType::kFloat64, {4}).get<double>(); }) != Errc::kOk);
-}
-
 TEST_CASE("calls on listed blocks: any of them, the same one twice, in rows that read each other") {
-  const Kernel merge{.name = "tilewise.merge_split", .version = "1", .params = std::string(16, '\0')};
+  const Kernel merge{.name = "tilewise.merge_runs", .version = "1", .params = std::string(56, '\0')};
   const std::int64_t width = 300;
-  const ir::Grid ones = *ir::Grid::uniform({width}, {1}), pairs = *ir::Grid::uniform({2 * width}, {2});
+  const ir::Grid ones = *ir::Grid::uniform({1, width}, {1, 1}), pairs = *ir::Grid::uniform({2 * width}, {2});
   for (const Form& form : kForms) {
     INFO(form.name);
     TestCluster cluster(form);
     const Session& s = cluster.session;
     const Doubles values = numbers(static_cast<std::size_t>(width), 7);
-    Array row = s.from_memory(values, {width}, {.block = {1}});
+    Array row = s.from_memory(values, {1, width}, {.block = {1, 1}});
     std::uint64_t draw = 1;
     Doubles expected;
     for (const int turn : {0, 1, 2}) {
@@ -354,7 +214,7 @@ TEST_CASE("calls on listed blocks: any of them, the same one twice, in rows that
       const Array merged = map_blocks(merge, {lists}, {{DType::kFloat64, pairs}}).front();
       expected = next;
       CHECK(merged.get<double>() == expected);
-      row = merged.slice(0, 0, 2 * width, 2).reblock({1});  // the smaller of each
+      row = merged.slice(0, 0, 2 * width, 2).expand_dims(0).reblock({1, 1});  // the smaller of each
     }
     // Nothing but the order of tasks: none may wait for ever.
     for (int turn = 0; turn < 8; ++turn) {

@@ -78,12 +78,12 @@ struct Lines {
 };
 struct SortParams {
   Walk lines;
-  Lines in, out, other;  // other: the second block of a merge of two
-  i64 length, other_length;
-  i64 run;         // 0: sort tiles; else merge pairs of runs of that length
-  i64 from, kept;  // ranks that are written: [from, from + kept)
-  i64 tiles;       // of a line
-  int descending, two;
+  Lines in, out;
+  i64 length;
+  i64 run;           // 0: sort tiles; else merge pairs of runs of that length
+  i64 from, kept;    // ranks that are written: [from, from + kept); from > 0: of a line's only pair
+  i64 tiles, pairs;  // tiles of a pair, or of a line that has none; pairs of a line
+  int descending, unused;
 };
 
 // One line.
@@ -123,9 +123,9 @@ __device__ __forceinline__ void tw_store(const Line& line, i64 i, Item value, i6
   if constexpr (kNumbered) line.number[i * line.number_stride] = number;
 }
 
-// Without numbers a NaN has one form, as on the host.
+// A NaN has one form, as on the host.
 template <class T> __device__ __forceinline__ T tw_canonical(T x) {
-  if constexpr (kIsFloat<T> && !kNumbered) {
+  if constexpr (kIsFloat<T>) {
     if (x != x)
       return kSame<T, double> ? (T)__longlong_as_double(0x7ff8000000000000ll) : (T)__int_as_float(0x7fc00000);
   }
@@ -197,19 +197,12 @@ extern "C" __global__ void __launch_bounds__(kThreads) tw_merge(const __grid_con
   __shared__ i64 number[kNumbers];
   __shared__ i64 border[2];
   const int t = threadIdx.x;
-  const i64 k = blockIdx.x / p.tiles, begin = blockIdx.x % p.tiles * kTile;
+  const i64 begin = blockIdx.x % p.tiles * kTile, which = blockIdx.x / p.tiles;
+  const i64 k = which / p.pairs, pair = which % p.pairs * 2 * p.run;
   const bool descending = p.descending;
   const Line line = tw_line(p.lines, p.in, k, p.length), out = tw_line(p.lines, p.out, k, p.kept);
-  Line a = line, b = line;
-  i64 first = begin + p.from, written = begin;
-  if (p.two) {
-    b = tw_line(p.lines, p.other, k, p.other_length);
-  } else {
-    const i64 pair = begin / (2 * p.run) * 2 * p.run;
-    a = tw_part(line, pair, pair + p.run);
-    b = tw_part(line, pair + p.run, pair + 2 * p.run);
-    first = begin - pair;
-  }
+  const Line a = tw_part(line, pair, pair + p.run), b = tw_part(line, pair + p.run, pair + 2 * p.run);
+  const i64 first = begin + p.from, written = pair + begin;
   i64 last = a.count + b.count < first + kTile ? a.count + b.count : first + kTile;
   if (written + (last - first) > p.kept) last = first + p.kept - written;
   if (last <= first) return;  // the whole block
@@ -261,4 +254,156 @@ extern "C" __global__ void __launch_bounds__(kThreads) tw_merge(const __grid_con
   }
   __syncthreads();
   for (int e = t; e < total; e += kThreads) tw_store(out, written + e, value[e], number_at(e));
+}
+
+// ---- sorted lines dealt to columns, like cards -------------------------------------------------------------------------
+
+struct DealParams {
+  Walk lines;
+  Lines in, out;
+  i64 length, all;  // elements of a sorted line; with what fills it up, which comes last
+  i64 columns, card, tiles;
+  int descending, unused;
+};
+template <class T> __device__ __forceinline__ T tw_last(bool descending) {
+  if constexpr (kSame<T, double>)
+    return (T)__longlong_as_double(0x7ff8000000000000ll);
+  else if constexpr (kSame<T, float>)
+    return (T)__int_as_float(0x7fc00000);
+  const Key key = descending ? (Key)0 : ~(Key)0;
+  if constexpr (T(-1) < T(0))
+    return (T)(typename KeyOf<T>::type)(key ^ ((Key)1 << (sizeof(T) * 8 - 1)));
+  else
+    return (T)key;
+}
+extern "C" __global__ void __launch_bounds__(kThreads) tw_deal(const __grid_constant__ DealParams p) {
+  const i64 k = blockIdx.x / p.tiles, begin = blockIdx.x % p.tiles * kTile;
+  const Line in = tw_line(p.lines, p.in, k, p.length), out = tw_line(p.lines, p.out, k, p.all);
+  const i64 rows = p.all / p.columns;
+  for (i64 i = begin + threadIdx.x; i < begin + kTile && i < p.all; i += kThreads) {
+    const i64 column = i / rows, row = i % rows;
+    const i64 rank = (row / p.card * p.columns + column) * p.card + row % p.card;
+    const bool there = rank < p.length;
+    tw_store(out, i, there ? in.item(rank) : tw_last<Item>(p.descending),
+             there ? in.numbered(rank) : 0x7fffffffffffffffll);
+  }
+}
+
+// ---- a window of ranks of many sorted runs, unmerged -------------------------------------------------------------------
+
+struct SplitParams {
+  Walk lines;
+  Lines in, out;  // runs stand one behind the other
+  i64 runs, length, lo, width;
+  i64 places;  // address: of each line, how many elements of each run come before the window, and then, before its end
+  i64 tiles;
+  int descending, unused;
+};
+// How many elements of a run, between two of its places, come before `x`; `most`: or are equal to it.
+__device__ __forceinline__ i64 tw_bisect(const Line& line, i64 start, i64 lo, i64 hi, Item x, i64 number,
+                                         bool most, bool descending) {
+  while (lo < hi) {
+    const i64 middle = lo + (hi - lo) / 2;
+    const Item other = line.item(start + middle);
+    const i64 its = line.numbered(start + middle);
+    const bool before =
+        most ? !tw_before(x, number, other, its, descending) : tw_before(other, its, x, number, descending);
+    if (before)
+      lo = middle + 1;
+    else
+      hi = middle;
+  }
+  return lo;
+}
+// A block finds one end of the window of one line: kernels/sort/split.cc says how. Threads share the runs.
+extern "C" __global__ void __launch_bounds__(kThreads) tw_split_find(const __grid_constant__ SplitParams p) {
+  __shared__ i64 width[kThreads], which[kThreads], before[kThreads], most[kThreads];
+  const int t = threadIdx.x;
+  const i64 k = blockIdx.x / 2, rank = p.lo + (blockIdx.x % 2 == 0 ? 0 : p.width);
+  const Line line = tw_line(p.lines, p.in, k, p.runs * p.length);
+  // Of each run: bounds, and between them what comes before the pivot, and what equals it too.
+  i64* const lo = (i64*)p.places + (i64)blockIdx.x * 4 * p.runs;
+  i64* const hi = lo + p.runs;
+  i64* const less = hi + p.runs;
+  i64* const equal = less + p.runs;
+  for (i64 r = t; r < p.runs; r += kThreads) lo[r] = 0, hi[r] = p.length;
+  __syncthreads();  // below threads look at each other's
+  for (i64 turn = 0;; ++turn) {
+    // Of runs that are equally wide now this one, now that: the first from here on.
+    const i64 here = (turn * 40503 + p.runs / 2) % p.runs;
+    width[t] = -1, which[t] = 0;
+    for (i64 k = t; k < p.runs; k += kThreads) {
+      const i64 r = (here + k) % p.runs;
+      if (hi[r] - lo[r] > width[t]) width[t] = hi[r] - lo[r], which[t] = k;
+    }
+    __syncthreads();
+    for (int half = kThreads / 2; half > 0; half /= 2) {
+      if (t < half &&
+          (width[t + half] > width[t] || (width[t + half] == width[t] && which[t + half] < which[t]))) {
+        width[t] = width[t + half];
+        which[t] = which[t + half];
+      }
+      __syncthreads();
+    }
+    const i64 widest = (here + which[0]) % p.runs, wide = width[0];
+    __syncthreads();
+    if (wide <= 0) return;  // the whole block
+    const i64 middle = lo[widest] + wide / 2, at = widest * p.length + middle;
+    const Item pivot = line.item(at);
+    const i64 number = line.numbered(at);
+    __syncthreads();  // all have read the bounds that change below
+    before[t] = most[t] = 0;
+    for (i64 r = t; r < p.runs; r += kThreads) {
+      i64 first = tw_bisect(line, r * p.length, lo[r], hi[r], pivot, number, false, p.descending);
+      if (r == widest && first > middle) first = middle;
+      i64 last = tw_bisect(line, r * p.length, first, hi[r], pivot, number, true, p.descending);
+      if (r == widest && last <= middle) last = middle + 1;
+      less[r] = first;
+      equal[r] = last;
+      before[t] += first;
+      most[t] += last;
+    }
+    __syncthreads();
+    for (int half = kThreads / 2; half > 0; half /= 2) {
+      if (t < half) before[t] += before[t + half], most[t] += most[t + half];
+      __syncthreads();
+    }
+    const i64 all_before = before[0], all_most = most[0];
+    __syncthreads();
+    if (rank < all_before) {
+      for (i64 r = t; r < p.runs; r += kThreads) hi[r] = less[r];
+    } else if (rank > all_most) {
+      for (i64 r = t; r < p.runs; r += kThreads) lo[r] = equal[r];
+    } else {
+      if (t == 0) {
+        i64 missing = rank - all_before;
+        for (i64 r = 0; r < p.runs; ++r) {
+          const i64 there = equal[r] - less[r], more = there < missing ? there : missing;
+          lo[r] = less[r] + more;
+          missing -= more;
+        }
+      }
+      return;
+    }
+    __syncthreads();
+  }
+}
+// Copies what lies between both ends of each run.
+extern "C" __global__ void __launch_bounds__(kThreads) tw_split_copy(const __grid_constant__ SplitParams p) {
+  const i64 k = blockIdx.x / p.tiles, tile = blockIdx.x % p.tiles * kTile;
+  const Line in = tw_line(p.lines, p.in, k, p.runs * p.length), out = tw_line(p.lines, p.out, k, p.width);
+  const i64* const begin = (const i64*)p.places + 2 * k * 4 * p.runs;
+  const i64* const end = begin + 4 * p.runs;
+  i64 at = 0;  // of the run's first element in the window
+  for (i64 r = 0; r < p.runs && at < tile + kTile; ++r) {
+    i64 n = end[r] - begin[r];
+    if (n < 0) n = 0;  // of runs that are not sorted
+    if (n > p.width - at) n = p.width - at;
+    const i64 from = at < tile ? tile : at, to = at + n < tile + kTile ? at + n : tile + kTile;
+    for (i64 i = from + threadIdx.x; i < to; i += kThreads) {
+      const i64 place = r * p.length + begin[r] + (i - at);
+      tw_store(out, i, in.item(place), in.numbered(place));
+    }
+    at += n;
+  }
 }

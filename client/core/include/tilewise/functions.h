@@ -138,9 +138,10 @@ Array set_index(const Array& x, const std::vector<IndexTerm>& terms, const Array
 Array set_index(const Array& x, const std::vector<IndexTerm>& terms, const Scalar& value);
 
 // ---- order ----
-// Of real numbers and bool (complex: kInvalidArgument). NaN is last, ascending and descending. Between blocks along the
-// axis sorted blocks are merged in pairs, log2(n) * (log2(n) + 1) / 2 times for n blocks; a task has three of them in memory.
-// Results are cut evenly along the axis; those of sort in fewer blocks than x where it has more than 31, of up to 64 MiB.
+// Of real numbers and bool (complex: kInvalidArgument). NaN is last, ascending and descending. Between blocks along the axis all elements
+// move twice, in pieces, whatever the data and the number of blocks; a task has two blocks in memory, or one and its pieces.
+// Results are cut evenly along the axis; those of sort in fewer blocks than x where it has more than 31, of up to 64 MiB, and
+// where blocks of n are shorter than cbrt(16 n^2) elements.
 
 // Without more to tell them apart -0 is before +0. Always stable: there is nothing faster to be had otherwise.
 Array sort(const Array& x, int axis = -1, bool descending = false, bool stable = true);

@@ -1,6 +1,7 @@
 // The built-in kernels that client functions call: names, and parameters as they travel (CallAttrs::params). What each
 // reads and writes is said here once, for the client that calls it and the kernel that runs.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -58,11 +59,54 @@ struct SortBlock {
   static constexpr std::string_view kName = "tilewise.sort_block";
   std::int64_t axis = 0, descending = 0;
 };
-// (low and high block of sorted lines[, their numbers]) -> the elements of both that belong into the output's block: as
-// many of the first or of the last ones as it has. One block only: itself.
-struct MergeSplit {
-  static constexpr std::string_view kName = "tilewise.merge_split";
+// (x[, int64 numbers of its elements, from 0 up]), or (blocks of x that stand in a row along `axis`) without numbers -> as SortBlock,
+// and each sorted line dealt to `columns` like cards, `card`
+// elements at a time. Outputs have x's other dimensions, one for its block along `axis` and one for its columns, one behind the other
+// and equally long; what is missing at the end of a line is filled with what comes last (numbers: the largest).
+struct DealSorted {
+  static constexpr std::string_view kName = "tilewise.deal_sorted";
+  std::int64_t axis = 0, descending = 0, columns = 1, card = 1;
+};
+// Lines of `columns` * `length` elements, of which `columns` windows are cut by rank: the j-th has ranks [lo(j), lo(j) + width).
+struct RankWindows {
+  std::int64_t columns = 0, length = 0, before = 0, width = 0;
+
+  // Negative: there are no such windows.
+  std::int64_t lo(std::int64_t j) const {
+    std::int64_t at = 0, all = 0;
+    if (columns < 0 || length < 0 || before < 0 || __builtin_mul_overflow(columns, length, &all) ||
+        width < 0 || width > all || j < 0 || __builtin_mul_overflow(j, length, &at))
+      return -1;
+    return std::clamp<std::int64_t>(at - before, 0, all - width);
+  }
+};
+// (blocks of sorted runs[, as many of their numbers]) -> a window of their merge, unmerged: what is in it of each run, one behind the
+// other. A run is a line along the last dimension of a block, and its last dimension but one counts runs of the same result; the
+// dimensions before, and a last one, are the output's, which has one of extent one between. Block j of the output holds window j.
+struct SplitRuns {
+  static constexpr std::string_view kName = "tilewise.split_runs";
+  std::int64_t descending = 0;
+  RankWindows windows;
+};
+// (blocks of lines that consist of sorted runs[, as many of their numbers]) -> all in order; of that as many ranks as a line along
+// `axis` of the output has. Blocks are as those of split_runs; the dimensions before their last two are the output's others. Numbers
+// decide between equal elements.
+struct MergeRuns {
+  static constexpr std::string_view kName = "tilewise.merge_runs";
   std::int64_t axis = 0, descending = 0;
+  // The output's block j, of `block` elements, is made of windows j of `columns` columns, over which all elements were dealt
+  // (client/core/sorting.cc). No columns: the first ranks are wanted.
+  RankWindows windows;
+  std::int64_t block = 1;
+
+  // How many ranks come before the first that is wanted: of an output that begins with element `first` of its array along `axis`.
+  // Negative: these are not such windows.
+  std::int64_t skipped(std::int64_t first) const {
+    if (windows.columns == 0) return 0;
+    const std::int64_t lo = block < 1 ? -1 : windows.lo(first / block);
+    std::int64_t cut = 0;
+    return lo < 0 || __builtin_mul_overflow(windows.columns, lo, &cut) ? -1 : first - cut;
+  }
 };
 
 // ---- results whose size depends on data; both are vectors ----
