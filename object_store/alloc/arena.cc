@@ -11,7 +11,6 @@ namespace tilewise::alloc {
 namespace {
 // How many extents of one list are compared before the best so far is taken. Bounds the time of an operation.
 constexpr int kScan = 16;
-constexpr int kScanAll = 1 << 30;
 }  // namespace
 
 Arena::Arena(const ArenaOptions& options) : options_(options), nodes_(1), fences_(1) {
@@ -146,45 +145,6 @@ std::uint32_t Arena::add_slab(std::int64_t bytes) {
 
 std::int64_t Arena::largest_free() const { return std::max(largest_in(settled_), largest_in(pending_)); }
 std::int64_t Arena::largest_settled() const { return largest_in(settled_); }
-
-std::vector<std::size_t> Arena::room_by_freeing(std::span<const Extent> candidates,
-                                                std::int64_t bytes) const {
-  std::vector<std::size_t> order;  // by address
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    if (candidates[i].bytes > 0) order.push_back(i);
-  }
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return std::pair(candidates[a].slab, candidates[a].offset) <
-           std::pair(candidates[b].slab, candidates[b].offset);
-  });
-  std::vector<NodeId> nodes;
-  for (const std::size_t i : order) nodes.push_back(node_of(candidates[i]));
-  const auto settled = [&](NodeId id) { return id != 0 && nodes_[id].state == State::kSettled; };
-  const auto neighbours = [&](NodeId left, NodeId right) {
-    const NodeId next = nodes_[left].right;
-    return next == right || (settled(next) && nodes_[next].right == right);
-  };
-  // A window over candidates with nothing but free extents between them: as long as need be, so the first one goes as soon as
-  // the others do.
-  const std::int64_t wanted = round_up(bytes);
-  const auto room = [&](std::size_t first, std::size_t last) {
-    const Node &left = nodes_[nodes[first]], &right = nodes_[nodes[last]];
-    return right.offset + right.bytes - left.offset + (settled(left.left) ? nodes_[left.left].bytes : 0) +
-           (settled(right.right) ? nodes_[right.right].bytes : 0);
-  };
-  std::vector<std::size_t> best;
-  std::int64_t best_bytes = INT64_MAX, taken = 0;
-  for (std::size_t first = 0, last = 0; last < nodes.size(); ++last) {
-    if (last > first && !neighbours(nodes[last - 1], nodes[last])) first = last, taken = 0;
-    taken += nodes_[nodes[last]].bytes;
-    while (first < last && room(first + 1, last) >= wanted) taken -= nodes_[nodes[first++]].bytes;
-    if (room(first, last) < wanted || taken >= best_bytes) continue;
-    best_bytes = taken;
-    best.assign(order.begin() + static_cast<std::ptrdiff_t>(first),
-                order.begin() + static_cast<std::ptrdiff_t>(last) + 1);
-  }
-  return best;
-}
 
 // Nodes are recycled, so the handle alone proves nothing: offset, slab and size must agree too.
 Arena::NodeId Arena::node_of(const Extent& extent) const {

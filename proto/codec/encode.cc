@@ -88,6 +88,7 @@ void write(wire::DeviceStats::Builder b, const msg::DeviceStats& s) {
   b.setLodgedBytes(s.lodged_bytes);
   b.setLodgedWritten(s.lodged_written), b.setLodgedRead(s.lodged_read);
   b.setGuestBytes(s.guest_bytes);
+  b.setRelocated(s.relocated);
 }
 
 void write(wire::LaneStats::Builder b, const msg::LaneStats& s) {

@@ -155,6 +155,7 @@ void on_progress(State& s, Peer& worker, const msg::Progress& progress) {
     device->stats.pinned_read = std::max(before.pinned_read, stats.pinned_read);
     device->stats.lodged_written = std::max(before.lodged_written, stats.lodged_written);
     device->stats.lodged_read = std::max(before.lodged_read, stats.lodged_read);
+    device->stats.relocated = std::max(before.relocated, stats.relocated);
     device->stats.blocks_written = std::max(before.blocks_written, stats.blocks_written);
     device->stats.blocks_read_back = std::max(before.blocks_read_back, stats.blocks_read_back);
     remember_peak(s, stats, before);

@@ -137,6 +137,9 @@ void about_devices(Text& t, const msg::StatusReply& status) {
        [](const NamedDevice& d) { return d.stats->lodged_read; });
   each("tilewise_device_guest_bytes", "gauge", "Bytes of neighbours' blocks in the device's memory.",
        [](const NamedDevice& d) { return d.stats->guest_bytes; });
+  each("tilewise_device_relocated_bytes_total", "counter",
+       "Bytes of blocks moved within the device's memory, to make room in one piece.",
+       [](const NamedDevice& d) { return d.stats->relocated; });
   each("tilewise_device_blocks_written_total", "counter",
        "Blocks spilled to disk, pinned memory or neighbours.",
        [](const NamedDevice& d) { return d.stats->blocks_written; });

@@ -161,6 +161,7 @@ array devices(const msg::StatusReply& status) {
                            {"lodged_written", d.lodged_written},
                            {"lodged_read", d.lodged_read},
                            {"guests", d.guest_bytes},
+                           {"relocated", d.relocated},
                            {"blocks_written", d.blocks_written},
                            {"blocks_read_back", d.blocks_read_back},
                            {"steps", d.steps_run},

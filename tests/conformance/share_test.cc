@@ -49,10 +49,10 @@ TEST_CASE("sorting within twice the share") {
   }
 }
 
-TEST_CASE("sorting and different elements within a share more than twice where the operand is kept") {
+TEST_CASE("sorting and different elements within twice the share where the operand is kept") {
   for (int round = 0; round < kRounds; ++round) {
     CAPTURE(round);
-    TestCluster cluster(form_for(3, 6));
+    TestCluster cluster(form_for(2, 6));
     const Session& s = cluster.session;
     const Array x = s.random.normal({kLength}, {.seed = 3, .block = {kBlock}});
     const Doubles plain = x.get<double>();

@@ -240,7 +240,8 @@ FAMILY_CASE("spill", "what does not fit goes to disk and comes back as it was") 
   run_worlds("spill",
              {"failed: disk full", "refused: disk full", "failed: i/o error", "calls on listed blocks",
               "tasks that list a block twice", "tasks that list nothing", "arrays listed by two operands",
-              "replicas evicted", "blocks spilled", "blocks brought back", "clean blocks dropped",
+              "replicas evicted", "blocks spilled", "blocks brought back", "blocks that moved within memory",
+              "clean blocks dropped",
               "sent from disk", "disk full", "failed writes to disk", "killed workers", "requests done"});
 }
 

@@ -366,6 +366,7 @@ class World {
   bool no_room(Counted kind);
   void begin_io(int index, const worker::TierIo& io);
   void begin_neighbour_io(int index, const worker::TierIo& io);
+  void begin_relocation(int index, const worker::Relocate& move);
   void end_io(int index, const worker::TierIo& io);
   void begin_step(int index, std::size_t device, std::size_t stream);
   void end_step(int index, std::size_t device, std::size_t stream);

@@ -172,6 +172,7 @@ void World::perform(int index, worker::Actions& actions) {
   check_in_flight(worker);
   perform_probes(index, actions);
   for (const worker::TierIo& io : actions.ios) begin_io(index, io);
+  for (const worker::Relocate& move : actions.relocations) begin_relocation(index, move);
   for (auto& [to, batch] : actions.batches) peer_send(worker.welcome.you, to, std::move(batch));
   for (const worker::Transmit& transmit : actions.transmits) {
     ++outcome_.covered["transfers"];
@@ -436,6 +437,33 @@ void World::begin_neighbour_io(int index, const worker::TierIo& io) {
       *memory = block;
       ++outcome_.covered[io.write ? Counted("blocks that reached neighbours")
                                   : Counted("blocks back from neighbours")];
+    }
+    deliver_worker(index, done);
+  });
+}
+
+// Within a device's memory.
+void World::begin_relocation(int index, const worker::Relocate& move) {
+  const Cell* source = cell_at(move.from);
+  if (source == nullptr || !source->complete || source->bytes != move.bytes)
+    return violate("memory without a sealed block is moved");
+  const Cell block = *source;
+  write_cell(move.to, move.bytes, block.array, block.block);
+  at(prng_.between(100, std::max<TimeNs>(knobs_.disk_ns / 64, 1'000)), [this, index, move, block] {
+    if (!workers_[static_cast<std::size_t>(index)]->alive) return;
+    worker::IoDone done{move.io, {Errc::kOk, {}}};
+    if (prng_.chance(knobs_.disk_fails)) {
+      ++outcome_.covered["failed copies within memory"];
+      done.failed = {Errc::kDeviceError, "injected"};
+    }
+    const Cell* source = cell_at(move.from);
+    Cell* memory = cell_at(move.to);
+    if (source == nullptr || source->value != block.value || source->block != block.block ||
+        memory == nullptr || memory->complete || memory->bytes != move.bytes)
+      return violate("memory was given to another block while one moved");
+    if (done.failed.code == Errc::kOk) {
+      *memory = block;
+      ++outcome_.covered["blocks that moved within memory"];
     }
     deliver_worker(index, done);
   });

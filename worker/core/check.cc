@@ -43,13 +43,16 @@ void Core::Impl::check_tiers(Slot c, Tiers& tiers) const {
            "a copy is in a tier that its device does not use");
   TW_CHECK(!(copy.writing && copy.stored) && (!copy.writing || (copy.has_memory && copy.io != 0)),
            "a copy is written twice, or from nowhere");
-  TW_CHECK((copy.io != 0) == (copy.writing || copy.demoting || copy.state == CopyState::kReturning),
+  const bool aside = copy.io != 0 && ios.at(copy.io).way == Way::kAside;
+  TW_CHECK(!aside || (copy.has_memory && copy.state == CopyState::kSealed && device.clearing),
+           "a copy moves that is not at rest, or for nothing");
+  TW_CHECK((copy.io != 0) == (aside || copy.writing || copy.demoting || copy.state == CopyState::kReturning),
            "a copy's way to or from below is lost");
   TW_CHECK(!copy.demoting || (copy.tier != Tier::kDisk && spilled),
            "a copy is passed on from where it is not");
   TW_CHECK(
       copy.io == 0 || (ios.at(copy.io).copy == c && (ios.at(copy.io).way == Way::kOnward) == copy.demoting &&
-                       (copy.demoting || ios.at(copy.io).tier == copy.tier)),
+                       (copy.demoting || aside || ios.at(copy.io).tier == copy.tier)),
       "a way to or from below is another copy's, or leads elsewhere");
   TW_CHECK(copy.fixed == (copy.has_memory && (copy.state != CopyState::kSealed || copy.lent > 0 ||
                                               copy.relayed > 0 || copy.handed_on)),
@@ -132,7 +135,9 @@ void Core::Impl::check_below(const std::vector<Tiers>& tiers) const {
   std::size_t pinned = 0;
   for (const auto& [number, io] : ios) {
     Tiers& of = moving[io.device];
-    ++of.ios, ++under_way[static_cast<std::size_t>(io.tier)];
+    ++of.ios;
+    if (io.way == Way::kAside) continue;
+    ++under_way[static_cast<std::size_t>(io.tier)];
     if (io.from_host) {
       of.writing += io.bytes;
       below[static_cast<std::size_t>(io.tier)] += in_tier(io.below.bytes);
@@ -296,7 +301,7 @@ void Core::Impl::check_invariants() const {
     for (const Dropped& result : results) memory[tasks[t].device] += in_arena(result.extent.bytes);
   }
   for (const auto& [number, io] : ios) {
-    memory[io.device] += io.has_memory ? in_arena(io.memory.bytes) : 0;
+    memory[io.device] += (io.has_memory ? in_arena(io.memory.bytes) : 0) + in_arena(io.aside.bytes);
     if (io.copy == kNone) memory[io.lodging.device] += in_arena(io.lodging.extent.bytes);
   }
   for (std::size_t d = 0; d < devices.size(); ++d) {
@@ -304,6 +309,18 @@ void Core::Impl::check_invariants() const {
     for (const Tiers& of : tiers) guests += of.lodged.empty() ? 0 : of.lodged[d];
     TW_CHECK(guests == devices[d].guest_bytes, "what guests have of a device's memory is miscounted");
     memory[d] += guests;
+    int aside = 0;
+    for (const auto& [number, io] : ios) aside += io.way == Way::kAside && io.device == d;
+    TW_CHECK(aside == (devices[d].clearing ? devices[d].clearing->moving : 0) &&
+                 (!devices[d].clearing || aside > 0),
+             "blocks that move out of the way are miscounted");
+    if (const auto& clearing = devices[d].clearing) {
+      std::int64_t kept = 0, places = 0;
+      for (const auto& [extent, fence] : clearing->kept) kept += in_arena(extent.bytes);
+      for (const auto& [number, io] : ios) places += io.device == d ? in_arena(io.aside.bytes) : 0;
+      TW_CHECK(kept + places == clearing->bytes_kept, "what is kept while blocks move is miscounted");
+      memory[d] += kept;
+    }
   }
   check_below(tiers);
   std::int64_t live_tasks = 0;

@@ -269,7 +269,7 @@ bool Core::Impl::stays_for_its_task(const Copy& copy) const {
 
 // More hangs on its memory than what tasks here read.
 bool Core::Impl::tied(const Copy& copy) const {
-  return copy.writing || copy.kept || copy.relayed > 0 || stays_for_its_task(copy);
+  return copy.io != 0 || copy.kept || copy.relayed > 0 || stays_for_its_task(copy);
 }
 
 bool Core::Impl::needed(const Copy& copy) const {

@@ -15,6 +15,7 @@ void Actions::clear() {
   disarms.clear();
   stores.clear();
   ios.clear();
+  relocations.clear();
   slabs.clear();
   pulls.clear();
   probe_receives.clear();

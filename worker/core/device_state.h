@@ -10,6 +10,8 @@
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <deque>
 #include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 namespace tilewise::worker {
@@ -91,10 +93,11 @@ struct Victims {
 enum class Way : std::uint8_t {
   kOut,    // of memory, to a tier
   kBack,   // into memory
-  kOnward  // from a tier to another one: from pinned memory, or from a neighbour's
+  kOnward,  // from a tier to another one: from pinned memory, or from a neighbour's
+  kAside    // within memory (compaction.cc)
 };
 
-struct Io {           // of a block to or from a tier, under way
+struct Io {           // of a block to or from a tier, or within memory, under way
   Slot copy = kNone;  // none: it went meanwhile, and with the end of this goes what it had
   std::uint16_t device =
       0;  // whose memory it leaves or comes to; of kOnward, that has the block, or is its host
@@ -110,6 +113,17 @@ struct Io {           // of a block to or from a tier, under way
       from;         // of kOnward and a copy that went: its place in pinned memory, or the one it was promised
   Lodging lodging;  // of one that went
   alloc::Fence fence;
+  alloc::Extent aside;  // of kAside: where it is to be
+};
+
+// Blocks move out of the way of what the lowest task wants in one piece (compaction.cc).
+struct Clearing {
+  std::int64_t bytes = 0;  // wanted
+  std::vector<std::pair<alloc::Extent, alloc::Fence>>
+      kept;                     // gaps, and places that blocks have left: free when the last one has moved
+  std::int64_t bytes_kept = 0;  // of those, and of places that blocks are to have
+  int moving = 0;        // blocks
+  bool in_vain = false;  // one stays where it was
 };
 
 // What a session with queues on a device has had of its time (fair_share.cc).
@@ -198,6 +212,10 @@ struct DeviceState {
   std::array<std::int64_t, kTiers> written_bytes{}, read_bytes{};  // so far, as are the next
   std::int64_t blocks_written = 0, blocks_read_back = 0;
   std::int64_t bytes_high = 0;  // since the last report
+  std::optional<Clearing> clearing;
+  std::uint64_t looked_for_range_at = 0;  // the last step in which one was looked for
+  bool moves_fail = false;                // copies within its memory do
+  std::int64_t relocated_bytes = 0;       // so far
   Wait wait;
 };
 

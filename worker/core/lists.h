@@ -116,11 +116,13 @@ struct Lists {
       std::vector<Launch> launches = actions.launches;
       std::vector<msg::TracedStep> notes = actions.notes;
       std::vector<TierIo> ios = actions.ios;
+      std::vector<Relocate> relocations = actions.relocations;
       std::vector<Event> added{SlabAdded{slab.device, slab.bytes, true, lends}};
       core->step(added, now, actions);
       actions.launches.insert(actions.launches.begin(), launches.begin(), launches.end());
       actions.notes.insert(actions.notes.begin(), notes.begin(), notes.end());
       actions.ios.insert(actions.ios.begin(), ios.begin(), ios.end());
+      actions.relocations.insert(actions.relocations.begin(), relocations.begin(), relocations.end());
     }
     return actions;
   }

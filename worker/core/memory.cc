@@ -165,7 +165,8 @@ std::optional<alloc::Extent> Core::Impl::find_memory(std::uint16_t d, std::int64
       while (!extent && drop_clean(d, asker, bytes)) extent = attempt();
       if (!extent) extent = take_reserved(device, bytes, settled, wait_for);
     }
-    if (!extent && device.spec.spills) {
+    const bool comes = !extent && claim == Claim::kLowest && compact(d, bytes, Room::kOfLowest);
+    if (!extent && !comes && device.spec.spills) {
       make_room(d, bytes, settled, asker);
       extent = attempt();
       if (!extent && asker.waits) device.short_now.push_back(asker);
@@ -457,7 +458,8 @@ void Core::Impl::restore_reserve(std::uint16_t d) {
     }
     // Where enough is free, but in pieces, the lowest task makes room when it needs it: what would go for it now would be
     // brought back into another piece at once, by tasks that may have that, and so on as fast as the disk can.
-    if (!extent && device.spec.spills && owes_reserve(device, 0)) {
+    if (!extent && device.spec.spills && owes_reserve(device, 0) &&
+        !compact(d, bytes, Room::kOfReserve)) {
       make_room(d, short_of, true, {{}, Claim::kLowest, kBeforeAll, false, 0});
       extent = device.arena.allocate_settled(bytes);
     }

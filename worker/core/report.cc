@@ -59,8 +59,8 @@ std::vector<msg::DeviceStats> Core::Impl::device_stats() const {
                  kAway = static_cast<std::size_t>(Tier::kNeighbour);
   std::vector<msg::DeviceStats> stats;
   for (const DeviceState& device : devices) {
-    // The reserve is nobody's data.
-    std::int64_t reserve = 0;
+    // The reserve is nobody's data, nor is what is kept for it while blocks move.
+    std::int64_t reserve = device.clearing ? device.clearing->bytes_kept : 0;
     for (const alloc::Extent& extent : device.reserve) reserve += in_arena(extent.bytes);
     const std::int64_t used = std::max<std::int64_t>(0, device.arena.bytes_in_use() - reserve);
     stats.push_back({device.spec.id, used, device.bytes_peak, device.arena.bytes_resident(), device.steps_run,
@@ -68,7 +68,7 @@ std::vector<msg::DeviceStats> Core::Impl::device_stats() const {
                      device.read_bytes[kDisk], device.blocks_written, device.blocks_read_back,
                      std::max(used, device.bytes_high - reserve), device.spilled_bytes[kPinned],
                      device.written_bytes[kPinned], device.read_bytes[kPinned], device.spilled_bytes[kAway],
-                     device.written_bytes[kAway], device.read_bytes[kAway], device.guest_bytes});
+                     device.written_bytes[kAway], device.read_bytes[kAway], device.guest_bytes, device.relocated_bytes});
   }
   return stats;
 }

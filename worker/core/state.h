@@ -14,7 +14,7 @@
 //   * Memory of copies, of results made a second time to be dropped, and the reserve is what the arena says is in use; places in
 //     the tiers below likewise.
 //   * A spilled copy is in one tier below and has no memory; one that is being written or brought back keeps both until that
-//     is over.
+//     is over, as one that moves within memory does its two places.
 //   * After a loss, until the Recover that answers it: a copy expected from a lost device has no source and waits; copies of
 //     pinned arrays stay.
 //   * Others are sent to a copy (Copy::relays) only while it is whole or its bytes are on their way; it is a spare like others.
@@ -325,6 +325,14 @@ struct Core::Impl {
   bool forget_clean_guest(DeviceState& host);
   void dismissed(const Io& io, const IoDone& event);
   void begin_io(Slot copy, Way way);
+  // Within memory (compaction.cc)
+  bool may_move(const Copy& copy) const;
+  enum class Room : std::uint8_t { kOfLowest, kOfReserve };
+  bool compact(std::uint16_t device, std::int64_t bytes, Room of);
+  void relocate(Slot copy, const alloc::Extent& to);
+  void let_go_moving(Slot copy);
+  void relocated(const Io& io, const IoDone& event);
+  void end_clearing(std::uint16_t device);
   struct Store;
   bool may_use(const DeviceState& device, Tier tier) const;
   std::optional<alloc::Extent> find_place(DeviceState& device, Tier tier, std::int64_t bytes);

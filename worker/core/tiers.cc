@@ -178,6 +178,7 @@ void Core::Impl::let_go(Slot slot) {
     unlist_spilled(slot);
   }
   if (sent) copy.left_below = true, copy.stored = false;
+  if (copy.io != 0 && ios.at(copy.io).way == Way::kAside) let_go_moving(slot);
   if (copy.io == 0) {
     free_memory(slot);
     forget_below(copy);
@@ -271,7 +272,7 @@ NextUse Core::Impl::next_use(const Copy& copy) {
 
 bool Core::Impl::spillable(Slot slot) const {
   const Copy& copy = copies[slot];
-  if (!copy.has_memory || copy.fixed || copy.writing || copy.left_below || copy.spare || copy.bytes == 0)
+  if (!copy.has_memory || copy.fixed || copy.io != 0 || copy.left_below || copy.spare || copy.bytes == 0)
     return false;
   if (launching && std::find(inputs.begin(), inputs.end(), slot) != inputs.end()) return false;
   return std::find(locked.begin(), locked.end(), slot) == locked.end();
@@ -622,6 +623,7 @@ void Core::Impl::on_io(const IoDone& event) {
   if (found == ios.end()) return void(++counts.stale);
   const Io io = found->second;
   ios.erase(found);
+  if (io.way == Way::kAside) return relocated(io, event);
   DeviceState& device = devices[io.device];
   Store& below = store(io.tier);
   --below.ios;

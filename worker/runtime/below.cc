@@ -145,6 +145,11 @@ void Below::move_neighbour(device::Device& device, bool write, std::byte* memory
     copier_.copy_on(device.return_stream(), memory, lodging, bytes, std::move(done));
 }
 
+void Below::relocate(device::Device& device, const std::byte* from, std::byte* to, std::int64_t bytes,
+                     Done done) {
+  copier_.copy_on(device.spill_stream(), to, from, bytes, std::move(done));
+}
+
 void Below::demote(std::int64_t from, std::int64_t at, std::int64_t bytes, Done done) {
   disk_->write(at, pinned(from), bytes, std::move(done));
 }

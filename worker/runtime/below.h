@@ -1,5 +1,5 @@
 // What lies below devices' memory, as the shell sees it: a spill file, a slab of pinned host memory, and the way of blocks
-// there and back. Where things go is the core's choice (TierIo).
+// there and back, and within memory. Where things go is the core's choice (TierIo).
 //
 // Host memory and the file have the file's threads between them. A GPU's blocks are copied to pinned memory on streams of the
 // device's own; to the file they go through a ring of pinned buffers, a piece of a block in each: while one is copied,
@@ -90,6 +90,8 @@ class Below {
   // Between a GPU's memory and `lodging` in another's.
   void move_neighbour(device::Device& device, bool write, std::byte* memory, std::byte* lodging,
                       std::int64_t bytes, Done done);
+  // Within a device's memory.
+  void relocate(device::Device& device, const std::byte* from, std::byte* to, std::int64_t bytes, Done done);
   // From pinned memory to the file, by one of its threads, where `done` comes.
   void demote(std::int64_t from, std::int64_t at, std::int64_t bytes, Done done);
 

@@ -253,6 +253,13 @@ void Runtime::on_io(const TierIo& io) {
     below_->move_disk(device, io.write, address(io.memory, io.device), io.at, io.bytes, done);
 }
 
+void Runtime::on_relocate(const Relocate& move) {
+  below_->relocate(*locals_[move.device]->device, address(move.from, move.device),
+                   address(move.to, move.device), move.bytes, [this, number = move.io](const Status& status) {
+                     post(IoDone{number, status ? Error{Errc::kOk, {}} : status.error()});
+                   });
+}
+
 // Of a GPU's stream, the step that runs, or is about to.
 void Runtime::note_running(std::uint16_t device, std::uint8_t stream) {
   if (options_.black_box == nullptr) return;
@@ -619,6 +626,7 @@ void Runtime::perform() {
   }
   for (const msg::Done& done : actions_.given_back) service_->given_back(done);
   for (const TierIo& io : actions_.ios) on_io(io);
+  for (const Relocate& move : actions_.relocations) on_relocate(move);
   for (const Disarm& d : actions_.disarms) service_->disarm(d.from, d.transfer);
   for (const Transmit& t : actions_.transmits) transmit(t);
   for (const ProbeSend& probe : actions_.probe_sends) send_probe(probe);

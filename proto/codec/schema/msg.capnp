@@ -198,6 +198,7 @@ struct DeviceStats {
   lodgedWritten @16 :Int64; # bytes, cumulative, as is the next
   lodgedRead @17 :Int64;
   guestBytes @18 :Int64;    # of bytesUsed: neighbours' blocks
+  relocated @19 :Int64;     # bytes, cumulative: of blocks that moved within memory
 }
 
 struct LaneStats { lane @0 :Lane; transfers @1 :Int64; bytes @2 :Int64; failed @3 :Int64; }  # cumulative

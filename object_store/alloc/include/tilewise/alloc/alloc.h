@@ -46,6 +46,16 @@ struct Extent {
   friend bool operator==(const Extent&, const Extent&) = default;
 };
 
+// See Arena::compact().
+struct Compaction {
+  struct Move {
+    std::size_t from = 0;  // position in `movable`
+    Extent to;
+  };
+  std::vector<Extent> gaps;
+  std::vector<Move> moves;
+};
+
 class Arena {
  public:
   explicit Arena(const ArenaOptions& options);
@@ -81,6 +91,11 @@ class Arena {
   // Which of these extents, all in use and none twice, would make room for `bytes` if they were freed, together with what is
   // free and settled: neighbours, and as few bytes of them as can be. Positions in `candidates`; empty: no room can be made.
   std::vector<std::size_t> room_by_freeing(std::span<const Extent> candidates, std::int64_t bytes) const;
+  // How room for `bytes` in one piece is made by moving blocks: of extents that may be moved, all in use and none twice, those that lie in
+  // a range of that length are to be copied elsewhere. Their new places, and what is free in the range, are in use from here on. When
+  // the caller has moved the blocks and freed the gaps and their old places, the range is free; to give it up, the gaps and new
+  // places are freed. Moves few bytes; nothing if no range can be cleared, and then nothing has changed. O(extents).
+  std::optional<Compaction> compact(std::span<const Extent> movable, std::int64_t bytes);
   std::uint32_t slab_count() const { return static_cast<std::uint32_t>(slabs_.size()); }
   std::int64_t slab_bytes(std::uint32_t slab) const { return slabs_[slab].bytes; }
 
@@ -92,6 +107,7 @@ class Arena {
   using NodeId = std::uint32_t;  // 0 is none
   enum class State : std::uint8_t { kUnused, kUsed, kSettled, kPending };
   static constexpr int kSteps = 32;  // second level
+  static constexpr int kScanAll = 1 << 30;
   static constexpr int kRows = 52;   // first level: enough for 2^55 alignment units
 
   struct Node {
@@ -141,6 +157,26 @@ class Arena {
   NodeId best_run(std::int64_t bytes) const;
   NodeId join_run(NodeId head, std::int64_t bytes);
   Extent take(NodeId id, std::int64_t rounded, std::int64_t bytes);
+  // Neighbours among some extents in use, with nothing but settled memory between them.
+  struct Run {
+    std::size_t first = 0, last = 0;  // positions in `used`
+    std::int64_t bytes = 0;           // of those, in use
+  };
+  struct Runs {
+    std::vector<std::size_t> order;  // positions in what was given, by address
+    std::vector<NodeId> used;        // those extents
+    std::vector<Run> runs;           // each would be room for the bytes that are wanted, and less would not
+  };
+  Runs runs_around(std::span<const Extent> extents, std::int64_t rounded) const;
+  bool is_settled(NodeId id) const { return id != 0 && nodes_[id].state == State::kSettled; }
+  // From the first extent to the last one, with the settled memory on both sides.
+  std::int64_t span_of(NodeId first, NodeId last) const {
+    const Node &left = nodes_[first], &right = nodes_[last];
+    return right.offset + right.bytes - left.offset + (is_settled(left.left) ? nodes_[left.left].bytes : 0) +
+           (is_settled(right.right) ? nodes_[right.right].bytes : 0);
+  }
+  bool clear(std::span<const Extent> movable, const Runs& all, const Run& run, std::int64_t rounded,
+             Compaction& into);
   std::int64_t largest_in(const Bins& bins) const;
   NodeId node_of(const Extent& extent) const;
 

@@ -57,6 +57,7 @@ struct DeviceStats {  // cumulative or current
   std::int64_t lodged_bytes = 0;                     // of blocks that are in neighbours' memory only, now
   std::int64_t lodged_written = 0, lodged_read = 0;  // bytes so far
   std::int64_t guest_bytes = 0;                      // of bytes_used: neighbours' blocks
+  std::int64_t relocated = 0;  // bytes so far, of blocks that moved within memory to make room in one piece
   friend bool operator==(const DeviceStats&, const DeviceStats&) = default;
 };
 struct LaneStats {

@@ -151,7 +151,7 @@ struct SlabReached {
   std::uint32_t slab = 0;
   std::uint16_t device = 0;
 };
-// A TierIo is over: its memory and its place below are not touched any more. kDiskFull for a write that found no room.
+// A TierIo or a Relocate is over: its memory and the other place are not touched any more. kDiskFull for a write that found no room.
 struct IoDone {
   std::uint64_t io = 0;
   Error failed{Errc::kOk, {}};
@@ -227,6 +227,13 @@ struct TierIo {
   std::int64_t from = -1;  // given: written from here in pinned memory, and `memory` is nowhere
   MemoryRef lodging;       // kNeighbour: there, and `at` is nowhere
 };
+// Within a device's memory, to make room in one piece. Ends in IoDone, also where the block goes meanwhile.
+struct Relocate {
+  std::uint64_t io = 0;
+  std::uint16_t device = 0;
+  MemoryRef from, to;
+  std::int64_t bytes = 0;
+};
 struct AddSlab {
   std::uint16_t device = 0;
   std::int64_t bytes = 0;
@@ -257,6 +264,7 @@ struct Actions {
   std::vector<Disarm> disarms;
   std::vector<Store> stores;
   std::vector<TierIo> ios;
+  std::vector<Relocate> relocations;
   std::vector<AddSlab> slabs;
   std::vector<ProbeReceive> probe_receives;
   std::vector<ProbeSend> probe_sends;
@@ -285,6 +293,7 @@ struct Counters {  // for tests, status and the simulator
   std::int64_t detours = 0;                // blocks asked for elsewhere, since the owner's way had failed
   std::int64_t demoted = 0;                // blocks that went from pinned memory to disk
   std::int64_t lodged = 0, dismissed = 0;  // to neighbours' memory; from there to a tier below
+  std::int64_t relocated = 0;              // blocks that moved within their device's memory
   std::int64_t adopted = 0;                // blocks that stayed in a client's memory
   std::int64_t made_in_part = 0;           // tasks made again of whose results some were here
   std::int64_t taken_back = 0;   // tasks that were expanded and are not any more: others may make them

@@ -102,6 +102,7 @@ class Runtime {
   void later(std::function<void()> call);
   void on_progress(const device::Device& device);
   void on_io(const TierIo& io);
+  void on_relocate(const Relocate& move);
   void transmit(const Transmit& transmit);
   void send_from_disk();
   void transmitted(const Transmit& transmit, const Status& status);
