@@ -70,10 +70,9 @@ std::optional<Compaction> Arena::compact(std::span<const Extent> movable, std::i
   // What is in the way has to fit into what is free elsewhere.
   std::erase_if(all.runs, [&](const Run& run) { return run.bytes > settled - (rounded - run.bytes); });
   const std::size_t tried = std::min(all.runs.size(), kRangesTried);
-  std::partial_sort(all.runs.begin(), all.runs.begin() + static_cast<std::ptrdiff_t>(tried), all.runs.end(),
-                    [](const Run& a, const Run& b) {
-                      return std::pair(a.bytes, a.first) < std::pair(b.bytes, b.first);
-                    });
+  std::partial_sort(
+      all.runs.begin(), all.runs.begin() + static_cast<std::ptrdiff_t>(tried), all.runs.end(),
+      [](const Run& a, const Run& b) { return std::pair(a.bytes, a.first) < std::pair(b.bytes, b.first); });
   for (std::size_t i = 0; i < tried; ++i) {
     Compaction compaction;
     if (clear(movable, all, all.runs[i], rounded, compaction)) return compaction;

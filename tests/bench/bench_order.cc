@@ -38,6 +38,20 @@ void beside_numpy(const Settings& settings, Report& report, const Cluster& clust
                   wanted);
 }
 
+// What a sort of `n` numbers takes that are kept besides, on two workers with so much memory each.
+double sort_seconds(const Settings& settings, const std::string& memory, std::int64_t n) {
+  const Cluster cluster(memory);
+  const Session session = cluster.session();
+  Array x = session.random.uniform({n}, {.seed = 1});
+  x.persist().wait();
+  std::vector<double> took;
+  for (int i = -1; i < settings.repeats; ++i) {
+    const double seconds = persist_seconds(sort(x));
+    if (i >= 0) took.push_back(seconds);
+  }
+  return median(took);
+}
+
 }  // namespace
 
 void bench_sort(const Settings& settings, Report& report) {
@@ -50,6 +64,12 @@ void bench_sort(const Settings& settings, Report& report) {
       settings, report, cluster, numpy, "sort", n, [](const Array& x) { return sort(x); }, first ? 6 : 1.3);
   beside_numpy(
       settings, report, cluster, numpy, "argsort", n / 5, [](const Array& x) { return argsort(x); }, 2);
+  // Of each worker: what it has of the operand and of the result, and six blocks.
+  const std::int64_t twice = (2 * n / 2 * 8 + 6 * n / 16 * 8) >> 20;
+  const double enough = sort_seconds(settings, "2560MiB", n),
+               tight = sort_seconds(settings, std::to_string(twice) + "MiB", n);
+  report.note("sort in memory of twice its share and six blocks, operand kept: " +
+              std::to_string(tight / enough) + " of the time with enough");
 }
 
 void bench_fft([[maybe_unused]] const Settings& settings, Report& report) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <optional>
 
 #include "gpu_cluster.h"
 #include "temp_folder.h"
@@ -159,6 +160,30 @@ TEST_CASE("spill: to a neighbour's memory while that has room, and out of its wa
   const std::vector<std::int64_t> values = x.get<std::int64_t>();
   CHECK(std::accumulate(values.begin(), values.end(), std::int64_t{0}) == sum_of_x);
   CHECK(sum(x.T() + y).item<std::int64_t>() == sum_of_x + sum(y).item<std::int64_t>());
+}
+
+TEST_CASE("blocks move within a GPU's memory where what is free lies about in pieces") {
+  GpuCluster gpu({.workers = 1, .memory_bytes = 256 << 20, .cuda_memory_bytes = kMemory});  // nothing below
+  Session& s = *gpu.session;
+  const std::vector<Device> devices = s.devices();
+  const auto on_gpu = std::find_if(devices.begin(), devices.end(), [](const Device& device) {
+    return device.name.find("cuda") != std::string::npos;
+  });
+  REQUIRE(on_gpu != devices.end());
+  const auto filled = [&](std::uint64_t seed, std::int64_t mib) {
+    const std::int64_t n = mib << 17;
+    Array x = s.random.integers(0, 1000, {n}, {.seed = seed, .block = {n}}).on(*on_gpu);
+    x.persist().wait();
+    return x;
+  };
+  std::vector<std::optional<Array>> pieces;
+  for (std::uint64_t i = 0; i < std::uint64_t{kMemory >> 20}; ++i) pieces.emplace_back(filled(i, 1));
+  std::vector<std::vector<std::int64_t>> values;
+  for (std::size_t i = 1; i < pieces.size(); i += 2) values.push_back(pieces[i]->get<std::int64_t>());
+  for (std::size_t i = 0; i < pieces.size(); i += 2) pieces[i].reset();
+  const Array large = filled(100, 3);  // four are free, each by itself
+  CHECK(large.get<std::int64_t>().size() == 3 << 17);
+  for (std::size_t i = 1; i < pieces.size(); i += 2) CHECK(pieces[i]->get<std::int64_t>() == values[i / 2]);
 }
 
 TEST_CASE("spill: pinned memory that is full is an error that says so, and the cluster goes on") {

@@ -241,8 +241,8 @@ FAMILY_CASE("spill", "what does not fit goes to disk and comes back as it was") 
              {"failed: disk full", "refused: disk full", "failed: i/o error", "calls on listed blocks",
               "tasks that list a block twice", "tasks that list nothing", "arrays listed by two operands",
               "replicas evicted", "blocks spilled", "blocks brought back", "blocks that moved within memory",
-              "clean blocks dropped",
-              "sent from disk", "disk full", "failed writes to disk", "killed workers", "requests done"});
+              "clean blocks dropped", "sent from disk", "disk full", "failed writes to disk",
+              "killed workers", "requests done"});
 }
 
 FAMILY_CASE(
@@ -469,7 +469,7 @@ TEST_CASE("rare branches are reached by worlds that are known for them") {
       {"lost: past cut", "files", {170, 190}},
       {"answers that were cut", "acts", {140, 152}},
       {"lost: too many pieces", "acts", {140, 152}},
-      {"clients that found themselves fenced", "silence", {676}},
+      {"clients that found themselves fenced", "silence", {1226, 1960, 2110}},
       {"wrong reads of who was declared lost", "fencing", {1630}},
       {"results made again beside others of their task",
        "storm",
@@ -482,8 +482,9 @@ TEST_CASE("rare branches are reached by worlds that are known for them") {
       {"refused: nobody had joined yet", "files", {2027000470}},
       {"failed: not found", "starving", {2027000054}},
       {"failed: timeout", "starving", {3200000287}},
-      {"refused: i/o error", "pinned", {3000000305}},
-      {"refused: device error", "pinned", {3000000305}},
+      {"refused: i/o error", "pinned", {1761}, "disk_fails=0.3"},
+      {"refused: device error", "pinned", {1920, 2742}, "disk_fails=0.3"},
+      {"failed copies within memory", "spill", {2248, 2424, 2990}},
       {"failed reads from disk", "crowds", {292, 333}},
       {"killed while it read a checkpoint", "files", {278, 304}},
       {"refused: task failed", "trees", {115, 153}},

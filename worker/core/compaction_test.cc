@@ -48,7 +48,8 @@ struct Full {
     }
   }
   void end_moves(Errc how = Errc::kOk) {
-    for (const Relocate& move : std::exchange(moves, {})) take(lists.step({IoDone{move.io, {how, "injected"}}}));
+    for (const Relocate& move : std::exchange(moves, {}))
+      take(lists.step({IoDone{move.io, {how, "injected"}}}));
   }
   void take(const Actions& actions) {
     launched += actions.launches.size();
@@ -77,7 +78,7 @@ struct Full {
 
   Lists lists;
   std::map<std::uint64_t, std::int64_t> places, read_at, written_before;  // by op
-  std::map<std::int64_t, std::uint64_t> by_place;         // the blocks there at first
+  std::map<std::int64_t, std::uint64_t> by_place;                         // the blocks there at first
   std::vector<Relocate> moves, all_moves;
   std::vector<TierIo> ios;
   std::uint64_t launched = 0, done = 0;
@@ -123,7 +124,8 @@ TEST_CASE("nothing moves for who need not have it, or where no move would help")
   CHECK(full.moves.empty());
 }
 
-TEST_CASE("who begins to read a block while it moves ends where it was, and that is nobody else's meanwhile") {
+TEST_CASE(
+    "who begins to read a block while it moves ends where it was, and that is nobody else's meanwhile") {
   Full full;
   full.release({0, 2, 5});
   full.ask(2);

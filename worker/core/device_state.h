@@ -91,8 +91,8 @@ struct Victims {
 };
 
 enum class Way : std::uint8_t {
-  kOut,    // of memory, to a tier
-  kBack,   // into memory
+  kOut,     // of memory, to a tier
+  kBack,    // into memory
   kOnward,  // from a tier to another one: from pinned memory, or from a neighbour's
   kAside    // within memory (compaction.cc)
 };
@@ -122,8 +122,8 @@ struct Clearing {
   std::vector<std::pair<alloc::Extent, alloc::Fence>>
       kept;                     // gaps, and places that blocks have left: free when the last one has moved
   std::int64_t bytes_kept = 0;  // of those, and of places that blocks are to have
-  int moving = 0;        // blocks
-  bool in_vain = false;  // one stays where it was
+  int moving = 0;               // blocks
+  bool in_vain = false;         // one stays where it was
 };
 
 // What a session with queues on a device has had of its time (fair_share.cc).

@@ -458,8 +458,7 @@ void Core::Impl::restore_reserve(std::uint16_t d) {
     }
     // Where enough is free, but in pieces, the lowest task makes room when it needs it: what would go for it now would be
     // brought back into another piece at once, by tasks that may have that, and so on as fast as the disk can.
-    if (!extent && device.spec.spills && owes_reserve(device, 0) &&
-        !compact(d, bytes, Room::kOfReserve)) {
+    if (!extent && device.spec.spills && owes_reserve(device, 0) && !compact(d, bytes, Room::kOfReserve)) {
       make_room(d, short_of, true, {{}, Claim::kLowest, kBeforeAll, false, 0});
       extent = device.arena.allocate_settled(bytes);
     }

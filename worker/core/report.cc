@@ -63,12 +63,26 @@ std::vector<msg::DeviceStats> Core::Impl::device_stats() const {
     std::int64_t reserve = device.clearing ? device.clearing->bytes_kept : 0;
     for (const alloc::Extent& extent : device.reserve) reserve += in_arena(extent.bytes);
     const std::int64_t used = std::max<std::int64_t>(0, device.arena.bytes_in_use() - reserve);
-    stats.push_back({device.spec.id, used, device.bytes_peak, device.arena.bytes_resident(), device.steps_run,
-                     device.busy_ns, device.spilled_bytes[kDisk], device.written_bytes[kDisk],
-                     device.read_bytes[kDisk], device.blocks_written, device.blocks_read_back,
-                     std::max(used, device.bytes_high - reserve), device.spilled_bytes[kPinned],
-                     device.written_bytes[kPinned], device.read_bytes[kPinned], device.spilled_bytes[kAway],
-                     device.written_bytes[kAway], device.read_bytes[kAway], device.guest_bytes, device.relocated_bytes});
+    stats.push_back({device.spec.id,
+                     used,
+                     device.bytes_peak,
+                     device.arena.bytes_resident(),
+                     device.steps_run,
+                     device.busy_ns,
+                     device.spilled_bytes[kDisk],
+                     device.written_bytes[kDisk],
+                     device.read_bytes[kDisk],
+                     device.blocks_written,
+                     device.blocks_read_back,
+                     std::max(used, device.bytes_high - reserve),
+                     device.spilled_bytes[kPinned],
+                     device.written_bytes[kPinned],
+                     device.read_bytes[kPinned],
+                     device.spilled_bytes[kAway],
+                     device.written_bytes[kAway],
+                     device.read_bytes[kAway],
+                     device.guest_bytes,
+                     device.relocated_bytes});
   }
   return stats;
 }

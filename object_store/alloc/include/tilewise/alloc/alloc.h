@@ -108,7 +108,7 @@ class Arena {
   enum class State : std::uint8_t { kUnused, kUsed, kSettled, kPending };
   static constexpr int kSteps = 32;  // second level
   static constexpr int kScanAll = 1 << 30;
-  static constexpr int kRows = 52;   // first level: enough for 2^55 alignment units
+  static constexpr int kRows = 52;  // first level: enough for 2^55 alignment units
 
   struct Node {
     std::int64_t offset = 0, bytes = 0;
