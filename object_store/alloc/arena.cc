@@ -8,11 +8,6 @@
 
 namespace tilewise::alloc {
 
-namespace {
-// How many extents of one list are compared before the best so far is taken. Bounds the time of an operation.
-constexpr int kScan = 16;
-}  // namespace
-
 Arena::Arena(const ArenaOptions& options) : options_(options), nodes_(1), fences_(1) {
   TW_CHECK(options.alignment > 0 && std::has_single_bit(static_cast<std::uint64_t>(options.alignment)),
            "alignment " + std::to_string(options.alignment) + " is not a power of two");

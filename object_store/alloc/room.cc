@@ -118,7 +118,8 @@ bool Arena::clear(std::span<const Extent> movable, const Runs& all, const Run& r
   for (const std::size_t i : inside) {
     const std::size_t from = all.order[i];
     const std::int64_t size = round_up(movable[from].bytes);
-    const NodeId id = find(settled_, size, kScanAll);
+    NodeId id = find(settled_, size, kScan);
+    if (id == 0) id = find(settled_, size, kScanAll);
     if (id == 0) {
       for (const Compaction::Move& move : into.moves) free(move.to, Fence());
       for (const Extent& gap : into.gaps) free(gap, Fence());

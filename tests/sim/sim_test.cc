@@ -237,12 +237,11 @@ FAMILY_CASE("copies", "arrays on several workers outlive all but one of them, an
 }
 
 FAMILY_CASE("spill", "what does not fit goes to disk and comes back as it was") {
-  run_worlds("spill",
-             {"failed: disk full", "refused: disk full", "failed: i/o error", "calls on listed blocks",
-              "tasks that list a block twice", "tasks that list nothing", "arrays listed by two operands",
-              "replicas evicted", "blocks spilled", "blocks brought back", "blocks that moved within memory",
-              "clean blocks dropped", "sent from disk", "disk full", "failed writes to disk",
-              "killed workers", "requests done"});
+  run_worlds("spill", {"failed: disk full", "refused: disk full", "failed: i/o error",
+                       "calls on listed blocks", "tasks that list a block twice", "tasks that list nothing",
+                       "arrays listed by two operands", "blocks spilled", "blocks brought back",
+                       "blocks that moved within memory", "clean blocks dropped", "sent from disk",
+                       "disk full", "failed writes to disk", "killed workers", "requests done"});
 }
 
 FAMILY_CASE(
@@ -464,7 +463,8 @@ TEST_CASE("rare branches are reached by worlds that are known for them") {
   const std::vector<Rare> all = {
       {"blocks that failed on their way", "spill", {276}, "clients=3 disk_fails=0.4"},
       {"guests dismissed", "pinned", {810, 819, 875, 876}},
-      {"no memory for buffers for disk", "starving", {63}},
+      {"no memory for buffers for disk", "starving", {114, 266, 458}},
+      {"replicas evicted", "spill", {201, 1458, 1909}},
       {"no memory for copies between neighbours", "starving", {2026112737, 2026112841, 2026112965}},
       {"lost: past cut", "files", {170, 190}},
       {"answers that were cut", "acts", {140, 152}},

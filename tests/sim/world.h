@@ -213,6 +213,7 @@ class World {
   void note_order(Order& order, std::uint64_t number, Counted late);
   void trace(WorkerId from, WorkerId to, const msg::PeerBatch& batch) const;
   void trace(int worker, const worker::TierIo& io) const;
+  void trace(int worker, const worker::Relocate& move) const;
   void trace(scheduler::Conn conn, const char* way, const msg::Message& message) const;
   void from_scheduler(scheduler::Conn to, msg::Message message);
   void perform_scheduler(std::vector<scheduler::Action>& actions);

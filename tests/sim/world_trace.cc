@@ -124,6 +124,13 @@ void World::trace(int worker, const worker::TierIo& io) const {
     std::cerr << ", memory " << io.memory.slab << ':' << io.memory.offset << '\n';
 }
 
+void World::trace(int worker, const worker::Relocate& move) const {
+  if (!tracing('3')) return;
+  std::cerr << now_ << " worker " << worker << " device " << move.device << " moves " << move.bytes
+            << " bytes, memory " << move.from.slab << ':' << move.from.offset << " to " << move.to.slab << ':'
+            << move.to.offset << '\n';
+}
+
 void World::trace(scheduler::Conn conn, const char* way, const msg::Message& message) const {
   if (tracing('1'))
     std::cerr << now_ << " scheduler " << way << ' ' << conn.value << ' ' << text(message) << '\n';

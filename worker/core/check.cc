@@ -311,9 +311,9 @@ void Core::Impl::check_invariants() const {
     memory[d] += guests;
     int aside = 0;
     for (const auto& [number, io] : ios) aside += io.way == Way::kAside && io.device == d;
-    TW_CHECK(aside == (devices[d].clearing ? devices[d].clearing->moving : 0) &&
-                 (!devices[d].clearing || aside > 0),
+    TW_CHECK(aside == (devices[d].clearing ? devices[d].clearing->moving : 0),
              "blocks that move out of the way are miscounted");
+    TW_CHECK(!devices[d].cleared, "room that was made is kept for nobody");
     if (const auto& clearing = devices[d].clearing) {
       std::int64_t kept = 0, places = 0;
       for (const auto& [extent, fence] : clearing->kept) kept += in_arena(extent.bytes);

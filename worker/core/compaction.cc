@@ -4,15 +4,23 @@
 //   sealed ── compact ──> the same, being copied ── IoDone ──> sealed, elsewhere
 //
 // Until a block has been copied it is read, and offered, where it was; who began to read it there meanwhile ends there too. The gaps and
-// the places that blocks have left are kept from others until the last block has moved: then what was wanted is one piece, and a part of
-// the reserve, which the lowest task alone may use. A block that is lent meanwhile stays, and all was in vain: it is not chosen again.
+// the places that blocks have left are kept from others until the last block has moved and nobody reads where one was: then what was wanted is
+// one piece, and the lowest task's for as long as the worker's step lasts. A block that is lent meanwhile stays, and all was in vain: it is
+// not chosen again.
 //
 // Others wait: moving costs a copy, and what the others want comes free by itself, or they become the lowest.
 #include "state.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace tilewise::worker {
+namespace {
+
+// Where more blocks are looked through than this, that waits for the steps in flight: they may free what is wanted, and there are many.
+constexpr std::size_t kManyBlocks = 8192;
+
+}  // namespace
 
 // Nobody reads it from outside, nothing of it is under way, and no step that has been enqueued reads it.
 bool Core::Impl::may_move(const Copy& copy) const {
@@ -20,16 +28,26 @@ bool Core::Impl::may_move(const Copy& copy) const {
          devices[copy.device].arena.is_complete(readers_of(copy));
 }
 
+// A block that could not be moved can be: who found no range looks again.
+void Core::Impl::may_move_now(DeviceState& device) {
+  if (std::ranges::min(device.no_range) == INT64_MAX) return;
+  device.memory_freed = true;
+  device.last_change = now;
+}
+
 // Sees to it that the bytes come free in one piece, for the lowest task or as a part of the reserve, whose other parts then stay. False:
 // that cannot be had by moving blocks.
 bool Core::Impl::compact(std::uint16_t d, std::int64_t bytes, Room of) {
   DeviceState& device = devices[d];
   if (device.clearing) return true;
-  if (stage >= Stage::kStill || device.moves_fail || device.looked_for_range_at == step_number) return false;
-  device.looked_for_range_at = step_number;
   const std::int64_t free = device.arena.bytes_free() - device.arena.bytes_pending() +
                             (of == Room::kOfLowest ? reserved(device) : 0);
-  if (free < bytes) return false;
+  std::int64_t& no_range = device.no_range[static_cast<std::size_t>(of)];
+  if (stage >= Stage::kStill || device.moves_fail || free < bytes || bytes >= no_range) return false;
+  no_range = bytes;  // until something changes, if this fails
+  const bool busy = std::any_of(device.streams.begin(), device.streams.end(),
+                                [](const StreamState& stream) { return !stream.flight.empty(); });
+  if (busy && device.resident.size() > kManyBlocks) return false;
   std::vector<Slot> movable;
   std::vector<alloc::Extent> extents;
   for (const Slot slot : device.resident) {
@@ -40,6 +58,7 @@ bool Core::Impl::compact(std::uint16_t d, std::int64_t bytes, Room of) {
   std::vector<std::int64_t> parts;
   if (of == Room::kOfLowest) {  // what the reserve is for
     for (const alloc::Extent& part : device.reserve) parts.push_back(part.bytes);
+    std::sort(parts.begin(), parts.end(), std::greater<>());
     drop_reserve(device);
   }
   const std::optional<alloc::Compaction> found = device.arena.compact(extents, bytes);
@@ -48,6 +67,7 @@ bool Core::Impl::compact(std::uint16_t d, std::int64_t bytes, Room of) {
   if (!found) return false;
   Clearing& clearing = device.clearing.emplace();
   clearing.bytes = bytes;
+  clearing.of = of;
   for (const alloc::Extent& gap : found->gaps) {
     clearing.kept.emplace_back(gap, alloc::Fence{});
     clearing.bytes_kept += in_arena(gap.bytes);
@@ -97,6 +117,8 @@ void Core::Impl::relocated(const Io& io, const IoDone& event) {
   } else {
     Copy& copy = copies[io.copy];
     copy.io = 0;
+    // Its place below may be had again.
+    if (copy.stored) copy.tier == Tier::kNeighbour ? touch_host(copy.lodging) : place_freed(copy.tier);
     if (ok && !copy.fixed) {
       const alloc::Fence fence = readers_of(copy);
       clearing.kept.emplace_back(lose_memory(io.copy), fence);
@@ -111,17 +133,31 @@ void Core::Impl::relocated(const Io& io, const IoDone& event) {
       ++device.victims_news;
     }
   }
-  if (--clearing.moving == 0) end_clearing(io.device);
+  --clearing.moving;
+  maybe_end_clearing(io.device);
 }
 
-void Core::Impl::end_clearing(std::uint16_t d) {
+// What was wanted for the reserve is carved by restore_reserve() before anybody else can have it.
+void Core::Impl::maybe_end_clearing(std::uint16_t d) {
   DeviceState& device = devices[d];
+  if (!device.clearing || device.clearing->moving > 0) return;
+  const bool read = std::any_of(device.clearing->kept.begin(), device.clearing->kept.end(),
+                                [&](const auto& place) { return !device.arena.is_complete(place.second); });
+  if (read && !device.clearing->in_vain) return;
   const Clearing clearing = std::move(*device.clearing);
   device.clearing.reset();
   for (const auto& [extent, fence] : clearing.kept) device.arena.free(extent, fence);
   device.memory_freed = true;
-  if (clearing.in_vain) return;
-  if (const auto room = device.arena.allocate_settled(clearing.bytes)) device.reserve.push_back(*room);
+  if (!clearing.in_vain && clearing.of == Room::kOfLowest)
+    device.cleared = device.arena.allocate_settled(clearing.bytes);
+}
+
+// Of room that was made for the lowest task: now it may have it, or nobody in particular.
+bool Core::Impl::open_cleared(DeviceState& device) {
+  if (!device.cleared) return false;
+  device.arena.free(*device.cleared, alloc::Fence{});
+  device.cleared.reset();
+  return true;
 }
 
 }  // namespace tilewise::worker

@@ -41,6 +41,13 @@ struct Full {
   void ask(std::int64_t count, std::uint64_t array = 100) {
     log({plan_of({on(kHere, array, units(array, count))}, {ArrayId{array}}, array)});
   }
+  // A peer's op reads the array's block in place.
+  void lend(std::uint64_t array, std::uint64_t op) {
+    log({plan_of({on(kPeer, op, map_of(array, 1000 + array, units(array, 1).space))}, {}, op)});
+    msg::PeerBatch wants;
+    wants.subscribes.push_back({{ArrayId{array}, 0}, OpId{op}, kHere, kPeer});
+    take(lists.from_peer(wants));
+  }
   void run_steps() {
     while (done < launched || !ios.empty()) {
       for (const TierIo& io : std::exchange(ios, {})) take(lists.step({IoDone{io.io}}));
@@ -141,8 +148,10 @@ TEST_CASE(
   CHECK(full.read_at[300] == move.from.offset);
   full.end_moves();
   CHECK(full.counts().relocated == 1);
-  REQUIRE(full.ran(100));  // in stream order
+  CHECK_FALSE(full.ran(100));  // the range is free when that step is through
   full.run_steps();
+  CHECK(full.ran(100));
+  CHECK(full.all_moves.size() == 1);
   CHECK(full.has(mover));
   CHECK(full.has(100));
 }
@@ -152,10 +161,7 @@ TEST_CASE("a block that is lent while it moves stays where it was, and another o
   full.release({0, 2, 5});
   full.ask(2);
   const std::uint64_t mover = full.mover();
-  full.log({plan_of({on(kPeer, 300, map_of(mover, 301, units(mover, 1).space))}, {}, 300)});
-  msg::PeerBatch wants;
-  wants.subscribes.push_back({{ArrayId{mover}, 0}, OpId{300}, kHere, kPeer});
-  full.take(full.lists.from_peer(wants));
+  full.lend(mover, 300);
   full.end_moves();
   CHECK(full.counts().relocated == 0);
   CHECK_FALSE(full.ran(100));
@@ -166,6 +172,39 @@ TEST_CASE("a block that is lent while it moves stays where it was, and another o
   full.run_steps();
   CHECK(full.ran(100));
   CHECK(full.counts().relocated == 1);
+}
+
+TEST_CASE("who waits because all that could move is lent goes on when one is given back") {
+  Full full;
+  const std::uint64_t back = full.by_place[1];
+  for (const std::int64_t place : {1, 3, 4})
+    full.lend(full.by_place[place], 300 + static_cast<std::uint64_t>(place));
+  full.release({0, 2, 5});
+  full.ask(2, 400);
+  CHECK(full.moves.empty());
+  msg::PeerBatch dones;
+  dones.dones.push_back({{ArrayId{back}, 0}, OpId{301}, kHere, kPeer});
+  full.take(full.lists.from_peer(dones));
+  CHECK(full.mover() == back);
+  full.end_moves();
+  CHECK(full.ran(400));
+}
+
+TEST_CASE("room that nobody wants any more is everybody's") {
+  Full full;
+  full.release({0, 2, 5});
+  full.ask(2);
+  const std::uint64_t mover = full.mover();
+  full.log({msg::CancelGraph{GraphId{100}}});
+  full.end_moves();
+  CHECK(full.has(mover));
+  full.ask(1, 101);
+  full.run_steps();
+  full.ask(2, 102);
+  full.end_moves();
+  full.run_steps();
+  CHECK(full.ran(102));
+  CHECK(full.lists.core->device_stats()[0].bytes_used == 6 * kUnit);
 }
 
 TEST_CASE("a block that goes while it moves leaves nothing behind") {
@@ -209,4 +248,27 @@ TEST_CASE("where blocks could be spilled they move, if that makes the room") {
   CHECK(full.written_before[100] == before);
   full.run_steps();
   CHECK(full.counts().relocated == 1);
+}
+
+TEST_CASE("an offer that comes late, for an op that is through, is not read: the block may be elsewhere") {
+  Lists lists;
+  const ir::Grid grid = units(20, 1).space;
+  const auto offer = [&](std::uint64_t op, std::int64_t offset) {
+    msg::PeerBatch batch;
+    msg::Offer& o = batch.offers.emplace_back();
+    o.block = {ArrayId{20}, 0}, o.op = OpId{op}, o.from = kPeer, o.to = kHere;
+    o.offset = offset, o.bytes = kUnit;
+    return batch;
+  };
+  lists.log({plan_of({on(kPeer, 1, units(20, 1))}, {ArrayId{20}}, 1)});
+  lists.log({plan_of({on(kHere, 2, map_of(20, 30, grid))}, {ArrayId{30}}, 2)});
+  REQUIRE(lists.from_peer(offer(2, 0)).launches.size() == 1);
+  const Actions& ended = lists.completed(1);
+  REQUIRE(ended.batches.size() == 1);
+  CHECK(ended.batches[0].second.dones.size() == 1);
+  lists.log({plan_of({on(kHere, 3, map_of(20, 31, grid))}, {ArrayId{31}}, 3)});
+  CHECK(lists.from_peer(offer(2, 0)).launches.empty());
+  const Actions& read = lists.from_peer(offer(3, kUnit));
+  REQUIRE(read.launches.size() == 1);
+  CHECK(read.launches[0].inputs[0].offset == kUnit);
 }

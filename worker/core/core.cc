@@ -193,6 +193,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
       DeviceState& device = devices[d];
       const bool round = std::exchange(device.memory_freed, false);
       if (round) {
+        device.no_range.fill(INT64_MAX);
         device.shares.begin_round();
         device.short_before = std::exchange(device.short_now, {});
         restore_reserve(d);
@@ -213,6 +214,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
     again |= !loopback.empty() || window.has_news();
     drain_loopback();
   }
+  for (DeviceState& device : devices) device.memory_freed |= open_cleared(device);
   check_stuck();
   watch_leaving();
   check_probe();

@@ -116,9 +116,12 @@ struct Io {           // of a block to or from a tier, or within memory, under w
   alloc::Extent aside;  // of kAside: where it is to be
 };
 
-// Blocks move out of the way of what the lowest task wants in one piece (compaction.cc).
+enum class Room : std::uint8_t { kOfLowest, kOfReserve };  // what it is for
+
+// Blocks move out of the way of what is wanted in one piece (compaction.cc).
 struct Clearing {
   std::int64_t bytes = 0;  // wanted
+  Room of = Room::kOfLowest;
   std::vector<std::pair<alloc::Extent, alloc::Fence>>
       kept;                     // gaps, and places that blocks have left: free when the last one has moved
   std::int64_t bytes_kept = 0;  // of those, and of places that blocks are to have
@@ -213,9 +216,11 @@ struct DeviceState {
   std::int64_t blocks_written = 0, blocks_read_back = 0;
   std::int64_t bytes_high = 0;  // since the last report
   std::optional<Clearing> clearing;
-  std::uint64_t looked_for_range_at = 0;  // the last step in which one was looked for
-  bool moves_fail = false;                // copies within its memory do
-  std::int64_t relocated_bytes = 0;       // so far
+  std::optional<alloc::Extent> cleared;  // what has come of one, until the end of the worker's step
+  // By Room: for so many bytes, or more, no range can be cleared as things are.
+  std::array<std::int64_t, 2> no_range{INT64_MAX, INT64_MAX};
+  bool moves_fail = false;           // copies within its memory do
+  std::int64_t relocated_bytes = 0;  // so far
   Wait wait;
 };
 

@@ -625,6 +625,7 @@ void Core::Impl::drop_ended_queues() {
       device.reserve_want.clear();
       device.memory_freed |= !device.ungranted.empty();  // copies to be kept
       drop_reserve(device);
+      if (device.clearing) device.clearing->in_vain = true;
       device.short_now.clear(), device.short_before.clear();
     }
   }

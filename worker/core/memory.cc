@@ -162,6 +162,7 @@ std::optional<alloc::Extent> Core::Impl::find_memory(std::uint16_t d, std::int64
     if (awaits_slab(d, bytes)) return std::nullopt;
     if (evict(d, bytes)) extent = attempt();
     if (claim == Claim::kLowest) {  // at once, if that can be had
+      if (!extent && open_cleared(device)) extent = attempt();
       while (!extent && drop_clean(d, asker, bytes)) extent = attempt();
       if (!extent) extent = take_reserved(device, bytes, settled, wait_for);
     }
@@ -354,8 +355,8 @@ bool Core::Impl::evict(std::uint16_t d, std::int64_t bytes) {
     device.spares.pop_front();
     if (found == device.index.end()) continue;
     Copy& copy = copies[found->second];
-    // A recovery may be counting on it, or it is on its way to somebody.
-    if (copy.spare && (arrays[copy.array].pinned != 0 || copy.relayed > 0)) {
+    // A recovery may be counting on it, or it is on its way to somebody, or elsewhere in memory.
+    if (copy.spare && (arrays[copy.array].pinned != 0 || copy.relayed > 0 || copy.io != 0)) {
       device.spares.push_back(key);
       continue;
     }

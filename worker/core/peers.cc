@@ -188,8 +188,9 @@ void Core::Impl::on_offer(msg::Offer& m) {
     return;
   }
   Copy& copy = copies[slot];
-  if (const auto op = op_by_id.find(m.op.value);
-      op != op_by_id.end() && !claims(slot, op->second) && !owes(d, m.block, m.op, m.from)) {
+  const auto op = op_by_id.find(m.op.value);
+  const bool claimed = op != op_by_id.end() && claims(slot, op->second);
+  if (op != op_by_id.end() && !claimed && !owes(d, m.block, m.op, m.from)) {
     const bool foreign = is_foreign(m.slab) && remote.at(m.from.value).client;
     tell_done(done_of(copy, m.op), foreign);  // here for other ops' sake
   }
@@ -210,6 +211,9 @@ void Core::Impl::on_offer(msg::Offer& m) {
   }
   // What is kept for a leaver may be so for nobody's sake: then nothing is lent.
   const Reach way = copy.kept ? Reach::kNone : reach(m.from, m.slab, static_cast<std::uint16_t>(d));
+  // Of an op that is through with the block: its loan has ended, or is about to, and the block may be elsewhere by now. Who claims it has
+  // asked for a loan of his own. (What clients lend stays where it is.)
+  if (way != Reach::kNone && !claimed && !remote[m.from.value].client) return void(++counts.stale);
   if (way == Reach::kReads && !is_asked(copy)) {
     copy.kind = CopyKind::kBorrowed;
     copy.at = {m.from, m.slab, m.offset};

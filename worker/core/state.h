@@ -327,12 +327,13 @@ struct Core::Impl {
   void begin_io(Slot copy, Way way);
   // Within memory (compaction.cc)
   bool may_move(const Copy& copy) const;
-  enum class Room : std::uint8_t { kOfLowest, kOfReserve };
   bool compact(std::uint16_t device, std::int64_t bytes, Room of);
   void relocate(Slot copy, const alloc::Extent& to);
   void let_go_moving(Slot copy);
   void relocated(const Io& io, const IoDone& event);
-  void end_clearing(std::uint16_t device);
+  void maybe_end_clearing(std::uint16_t device);
+  static bool open_cleared(DeviceState& device);
+  void may_move_now(DeviceState& device);
   struct Store;
   bool may_use(const DeviceState& device, Tier tier) const;
   std::optional<alloc::Extent> find_place(DeviceState& device, Tier tier, std::int64_t bytes);

@@ -551,6 +551,7 @@ void Core::Impl::on_completed(const StreamCompleted& event) {
   device.last_change = now;
   device.arena.completed(event.stream, event.sequence);
   device.memory_freed = true;
+  maybe_end_clearing(event.device);
   const double correction = note_time(device, stream, event);
   while (!stream.flight.empty() && stream.flight.front().sequence <= event.sequence) {
     const InFlight flight = std::move(stream.flight.front());

@@ -62,9 +62,12 @@ void Core::Impl::refix(Slot slot) {
                                          copy.relayed > 0 || copy.handed_on);
   if (fixed == copy.fixed) return;
   copy.fixed = fixed;
-  if (fixed || !copy.has_memory || !device.spec.spills) return;
-  device.memory_freed = true;  // it may be spilled now
-  ++device.victims_news;
+  if (fixed || !copy.has_memory) return;
+  if (device.spec.spills) {
+    device.memory_freed = true;  // it may be spilled now
+    ++device.victims_news;
+  }
+  may_move_now(device);
 }
 
 // The device's uses of the block, all of them: it reads the bytes here, or they are being sent from here, until its Dones.

@@ -107,7 +107,8 @@ class Arena {
   using NodeId = std::uint32_t;  // 0 is none
   enum class State : std::uint8_t { kUnused, kUsed, kSettled, kPending };
   static constexpr int kSteps = 32;  // second level
-  static constexpr int kScanAll = 1 << 30;
+  // How many extents of one list are compared before the best so far is taken. Bounds the time of an operation.
+  static constexpr int kScan = 16, kScanAll = 1 << 30;
   static constexpr int kRows = 52;  // first level: enough for 2^55 alignment units
 
   struct Node {
