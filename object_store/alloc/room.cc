@@ -112,8 +112,9 @@ bool Arena::clear(std::span<const Extent> movable, const Runs& all, const Run& r
   }
   std::vector<std::size_t> inside;
   for (std::size_t i = run.first; i <= run.last; ++i) inside.push_back(i);
-  std::stable_sort(inside.begin(), inside.end(), [&](std::size_t a, std::size_t b) {
-    return nodes_[all.used[a]].bytes > nodes_[all.used[b]].bytes;
+  std::sort(inside.begin(), inside.end(), [&](std::size_t a, std::size_t b) {
+    const std::int64_t one = nodes_[all.used[a]].bytes, other = nodes_[all.used[b]].bytes;
+    return one != other ? one > other : a < b;
   });
   for (const std::size_t i : inside) {
     const std::size_t from = all.order[i];
