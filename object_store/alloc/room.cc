@@ -11,29 +11,20 @@ namespace {
 constexpr std::size_t kRangesTried = 16;
 }  // namespace
 
-// A window over the extents, by address: as long as need be, so the first one goes as soon as the others do. Where they are few of many
-// they are sorted, else all is walked.
+// All is walked, by address, with a window over the extents: as long as need be, so the first one goes as soon as the others do.
 Arena::Runs Arena::runs_around(std::span<const Extent> extents, std::int64_t rounded) const {
   Runs all;
   all.used.reserve(extents.size());
   all.order.reserve(extents.size());
-  const auto meet = [&](NodeId id, std::size_t position) {
-    all.used.push_back(id);
-    all.order.push_back(position);
-  };
-  if (extents.size() < nodes_.size() / 16) {
-    std::vector<std::pair<std::pair<std::uint32_t, std::int64_t>, std::size_t>> by_address;
-    for (std::size_t i = 0; i < extents.size(); ++i)
-      if (extents[i].bytes > 0) by_address.push_back({{extents[i].slab, extents[i].offset}, i});
-    std::sort(by_address.begin(), by_address.end());
-    for (const auto& [address, i] : by_address) meet(node_of(extents[i]), i);
-  } else {
-    std::vector<std::uint32_t> positions(nodes_.size());  // from 1
-    for (std::size_t i = 0; i < extents.size(); ++i)
-      if (extents[i].bytes > 0) positions[node_of(extents[i])] = static_cast<std::uint32_t>(i + 1);
-    for (const Slab& slab : slabs_)
-      for (NodeId id = slab.first; id != 0; id = nodes_[id].right)
-        if (positions[id] != 0) meet(id, positions[id] - 1);
+  std::vector<std::uint32_t> positions(nodes_.size());  // from 1
+  for (std::size_t i = 0; i < extents.size(); ++i)
+    if (extents[i].bytes > 0) positions[node_of(extents[i])] = static_cast<std::uint32_t>(i + 1);
+  for (const Slab& slab : slabs_) {
+    for (NodeId id = slab.first; id != 0; id = nodes_[id].right) {
+      if (positions[id] == 0) continue;
+      all.used.push_back(id);
+      all.order.push_back(positions[id] - 1);
+    }
   }
   const std::vector<NodeId>& used = all.used;
   const auto neighbours = [&](NodeId left, NodeId right) {

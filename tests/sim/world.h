@@ -368,6 +368,8 @@ class World {
   void begin_io(int index, const worker::TierIo& io);
   void begin_neighbour_io(int index, const worker::TierIo& io);
   void begin_relocation(int index, const worker::Relocate& move);
+  void copy_block(int index, std::uint64_t io, const worker::MemoryRef& from, const worker::MemoryRef& to,
+                  std::int64_t bytes, std::function<Error(const Cell&)> ends);
   void end_io(int index, const worker::TierIo& io);
   void begin_step(int index, std::size_t device, std::size_t stream);
   void end_step(int index, std::size_t device, std::size_t stream);

@@ -1,5 +1,7 @@
 // Blocks on their way to and from what lies below memory, to neighbours, and within memory. Disks refuse, copies fail.
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "world.h"
 
@@ -83,62 +85,55 @@ void World::end_io(int index, const worker::TierIo& io) {
 // Between memories of two devices of a worker.
 void World::begin_neighbour_io(int index, const worker::TierIo& io) {
   const worker::MemoryRef &from = io.write ? io.memory : io.lodging, &to = io.write ? io.lodging : io.memory;
-  const Cell* source = cell_at(from);
-  if (source == nullptr || !source->complete || source->bytes != io.bytes)
-    return violate("memory without a sealed block is sent to a neighbour, or brought back");
-  const Cell block = *source;
-  write_cell(to, io.bytes, block.array, block.block);
-  at(prng_.between(100, std::max<TimeNs>(knobs_.disk_ns / 64, 1'000)), [this, index, io, from, to, block] {
-    if (!workers_[static_cast<std::size_t>(index)]->alive) return;
-    worker::IoDone done{io.io, {Errc::kOk, {}}};
+  copy_block(index, io.io, from, to, io.bytes, [this, out = io.write](const Cell& block) {
+    Error failed{Errc::kOk, {}};
     if (prng_.chance(knobs_.disk_fails)) {
       ++outcome_.covered["failed copies between neighbours"];
-      done.failed = {prng_.chance(0.5) ? Errc::kDeviceError : Errc::kOutOfMemory, "injected"};
+      failed = {prng_.chance(0.5) ? Errc::kDeviceError : Errc::kOutOfMemory, "injected"};
     }
-    if (done.failed.code == Errc::kOk && no_room("no memory for copies between neighbours"))
-      done.failed = {Errc::kOutOfMemory, "injected"};
-    if (done.failed.code != Errc::kOk && !io.write)
+    if (failed.code == Errc::kOk && no_room("no memory for copies between neighbours"))
+      failed = {Errc::kOutOfMemory, "injected"};
+    if (failed.code != Errc::kOk && !out)
       inject(not_read_back(block.array, block.block), block.array, block.block);
-    const Cell* source = cell_at(from);
-    Cell* memory = cell_at(to);
-    if (source == nullptr || source->value != block.value || source->block != block.block ||
-        memory == nullptr || memory->complete || memory->bytes != io.bytes)
-      return violate("memory was given to another block on its way between neighbours");
-    if (done.failed.code == Errc::kOk) {
-      *memory = block;
-      ++outcome_.covered[io.write ? Counted("blocks that reached neighbours")
-                                  : Counted("blocks back from neighbours")];
-    }
-    deliver_worker(index, done);
+    if (failed.code == Errc::kOk)
+      ++outcome_.covered[out ? Counted("blocks that reached neighbours")
+                             : Counted("blocks back from neighbours")];
+    return failed;
   });
 }
 
 // Within a device's memory.
 void World::begin_relocation(int index, const worker::Relocate& move) {
   trace(index, move);
-  const Cell* source = cell_at(move.from);
-  if (source == nullptr || !source->complete || source->bytes != move.bytes)
-    return violate("memory without a sealed block is moved");
-  const Cell block = *source;
-  write_cell(move.to, move.bytes, block.array, block.block);
-  at(prng_.between(100, std::max<TimeNs>(knobs_.disk_ns / 64, 1'000)), [this, index, move, block] {
-    if (!workers_[static_cast<std::size_t>(index)]->alive) return;
-    worker::IoDone done{move.io, {Errc::kOk, {}}};
-    if (prng_.chance(knobs_.disk_fails)) {
-      ++outcome_.covered["failed copies within memory"];
-      done.failed = {Errc::kDeviceError, "injected"};
-    }
-    const Cell* source = cell_at(move.from);
-    Cell* memory = cell_at(move.to);
-    if (source == nullptr || source->value != block.value || source->block != block.block ||
-        memory == nullptr || memory->complete || memory->bytes != move.bytes)
-      return violate("memory was given to another block while one moved");
-    if (done.failed.code == Errc::kOk) {
-      *memory = block;
-      ++outcome_.covered["blocks that moved within memory"];
-    }
-    deliver_worker(index, done);
+  copy_block(index, move.io, move.from, move.to, move.bytes, [this](const Cell&) {
+    const bool fails = prng_.chance(knobs_.disk_fails);
+    ++outcome_.covered[fails ? Counted("failed copies within memory")
+                             : Counted("blocks that moved within memory")];
+    return fails ? Error{Errc::kDeviceError, "injected"} : Error{Errc::kOk, {}};
   });
+}
+
+// A sealed block to memory that nobody else has meanwhile; `ends` says how.
+void World::copy_block(int index, std::uint64_t io, const worker::MemoryRef& from,
+                       const worker::MemoryRef& to, std::int64_t bytes,
+                       std::function<Error(const Cell&)> ends) {
+  const Cell* source = cell_at(from);
+  if (source == nullptr || !source->complete || source->bytes != bytes)
+    return violate("memory without a sealed block is copied");
+  const Cell block = *source;
+  write_cell(to, bytes, block.array, block.block);
+  const auto end = [this, index, io, from, to, bytes, block, ends = std::move(ends)] {
+    if (!workers_[static_cast<std::size_t>(index)]->alive) return;
+    const worker::IoDone done{io, ends(block)};
+    const Cell* source = cell_at(from);
+    Cell* memory = cell_at(to);
+    if (source == nullptr || source->value != block.value || source->block != block.block ||
+        memory == nullptr || memory->complete || memory->bytes != bytes)
+      return violate("memory was given to another block while one was copied");
+    if (done.failed.code == Errc::kOk) *memory = block;
+    deliver_worker(index, done);
+  };
+  at(prng_.between(100, std::max<TimeNs>(knobs_.disk_ns / 64, 1'000)), end);
 }
 
 World::Cell* World::pinned_cell(Worker& worker, std::int64_t at) {

@@ -301,7 +301,7 @@ void Core::Impl::check_invariants() const {
     for (const Dropped& result : results) memory[tasks[t].device] += in_arena(result.extent.bytes);
   }
   for (const auto& [number, io] : ios) {
-    memory[io.device] += (io.has_memory ? in_arena(io.memory.bytes) : 0) + in_arena(io.aside.bytes);
+    memory[io.device] += io.has_memory ? in_arena(io.memory.bytes) : 0;
     if (io.copy == kNone) memory[io.lodging.device] += in_arena(io.lodging.extent.bytes);
   }
   for (std::size_t d = 0; d < devices.size(); ++d) {
@@ -314,13 +314,7 @@ void Core::Impl::check_invariants() const {
     TW_CHECK(aside == (devices[d].clearing ? devices[d].clearing->moving : 0),
              "blocks that move out of the way are miscounted");
     TW_CHECK(!devices[d].cleared, "room that was made is kept for nobody");
-    if (const auto& clearing = devices[d].clearing) {
-      std::int64_t kept = 0, places = 0;
-      for (const auto& [extent, fence] : clearing->kept) kept += in_arena(extent.bytes);
-      for (const auto& [number, io] : ios) places += io.device == d ? in_arena(io.aside.bytes) : 0;
-      TW_CHECK(kept + places == clearing->bytes_kept, "what is kept while blocks move is miscounted");
-      memory[d] += kept;
-    }
+    memory[d] += kept_for_room(static_cast<std::uint16_t>(d));
   }
   check_below(tiers);
   std::int64_t live_tasks = 0;

@@ -68,10 +68,7 @@ bool Core::Impl::compact(std::uint16_t d, std::int64_t bytes, Room of) {
   Clearing& clearing = device.clearing.emplace();
   clearing.bytes = bytes;
   clearing.of = of;
-  for (const alloc::Extent& gap : found->gaps) {
-    clearing.kept.emplace_back(gap, alloc::Fence{});
-    clearing.bytes_kept += in_arena(gap.bytes);
-  }
+  for (const alloc::Extent& gap : found->gaps) clearing.kept.emplace_back(gap, alloc::Fence{});
   for (const auto& [from, to] : found->moves) relocate(movable[from], to);
   return true;
 }
@@ -88,7 +85,6 @@ void Core::Impl::relocate(Slot slot, const alloc::Extent& to) {
                   .aside = to};
   ++device.ios;
   ++device.clearing->moving;
-  device.clearing->bytes_kept += in_arena(to.bytes);
   device.last_change = now;
   out->relocations.push_back(
       {copy.io, copy.device, copy.at, {device.spec.id, to.slab, to.offset}, copy.bytes});
@@ -128,7 +124,6 @@ void Core::Impl::relocated(const Io& io, const IoDone& event) {
       device.relocated_bytes += io.bytes;
     } else {
       clearing.in_vain = true;
-      clearing.bytes_kept -= in_arena(io.aside.bytes);
       device.arena.free(io.aside, alloc::Fence{});
       ++device.victims_news;
     }
@@ -150,6 +145,15 @@ void Core::Impl::maybe_end_clearing(std::uint16_t d) {
   device.memory_freed = true;
   if (!clearing.in_vain && clearing.of == Room::kOfLowest)
     device.cleared = device.arena.allocate_settled(clearing.bytes);
+}
+
+// Bytes in the arena that are no block's while room is made: what is kept, and places that blocks are to have.
+std::int64_t Core::Impl::kept_for_room(std::uint16_t d) const {
+  std::int64_t bytes = 0;
+  if (!devices[d].clearing) return bytes;
+  for (const auto& [extent, fence] : devices[d].clearing->kept) bytes += in_arena(extent.bytes);
+  for (const auto& [number, io] : ios) bytes += io.device == d ? in_arena(io.aside.bytes) : 0;
+  return bytes;
 }
 
 // Of room that was made for the lowest task: now it may have it, or nobody in particular.

@@ -123,10 +123,9 @@ struct Clearing {
   std::int64_t bytes = 0;  // wanted
   Room of = Room::kOfLowest;
   std::vector<std::pair<alloc::Extent, alloc::Fence>>
-      kept;                     // gaps, and places that blocks have left: free when the last one has moved
-  std::int64_t bytes_kept = 0;  // of those, and of places that blocks are to have
-  int moving = 0;               // blocks
-  bool in_vain = false;         // one stays where it was
+      kept;              // gaps, and places that blocks have left: free when the last one has moved
+  int moving = 0;        // blocks
+  bool in_vain = false;  // one stays where it was
 };
 
 // What a session with queues on a device has had of its time (fair_share.cc).

@@ -58,9 +58,10 @@ std::vector<msg::DeviceStats> Core::Impl::device_stats() const {
                  kPinned = static_cast<std::size_t>(Tier::kPinned),
                  kAway = static_cast<std::size_t>(Tier::kNeighbour);
   std::vector<msg::DeviceStats> stats;
-  for (const DeviceState& device : devices) {
+  for (std::uint16_t d = 0; d < devices.size(); ++d) {
+    const DeviceState& device = devices[d];
     // The reserve is nobody's data, nor is what is kept for it while blocks move.
-    std::int64_t reserve = device.clearing ? device.clearing->bytes_kept : 0;
+    std::int64_t reserve = kept_for_room(d);
     for (const alloc::Extent& extent : device.reserve) reserve += in_arena(extent.bytes);
     const std::int64_t used = std::max<std::int64_t>(0, device.arena.bytes_in_use() - reserve);
     stats.push_back({device.spec.id,

@@ -333,6 +333,7 @@ struct Core::Impl {
   void relocated(const Io& io, const IoDone& event);
   void maybe_end_clearing(std::uint16_t device);
   static bool open_cleared(DeviceState& device);
+  std::int64_t kept_for_room(std::uint16_t device) const;
   void may_move_now(DeviceState& device);
   struct Store;
   bool may_use(const DeviceState& device, Tier tier) const;

@@ -128,26 +128,12 @@ void Below::move_disk(device::Device& device, bool write, std::byte* memory, std
         : ring_->read(device, memory, at, bytes, std::move(done));
 }
 
-void Below::move_pinned(device::Device& device, bool write, std::byte* memory, std::int64_t at,
+void Below::move_memory(device::Device& device, bool out, std::byte* memory, std::byte* there,
                         std::int64_t bytes, Done done) {
-  std::byte* below = pinned(at);
-  if (write)
-    copier_.copy_on(device.spill_stream(), below, memory, bytes, std::move(done));
+  if (out)
+    copier_.copy_on(device.spill_stream(), there, memory, bytes, std::move(done));
   else
-    copier_.copy_on(device.return_stream(), memory, below, bytes, std::move(done));
-}
-
-void Below::move_neighbour(device::Device& device, bool write, std::byte* memory, std::byte* lodging,
-                           std::int64_t bytes, Done done) {
-  if (write)
-    copier_.copy_on(device.spill_stream(), lodging, memory, bytes, std::move(done));
-  else
-    copier_.copy_on(device.return_stream(), memory, lodging, bytes, std::move(done));
-}
-
-void Below::relocate(device::Device& device, const std::byte* from, std::byte* to, std::int64_t bytes,
-                     Done done) {
-  copier_.copy_on(device.spill_stream(), to, from, bytes, std::move(done));
+    copier_.copy_on(device.return_stream(), memory, there, bytes, std::move(done));
 }
 
 void Below::demote(std::int64_t from, std::int64_t at, std::int64_t bytes, Done done) {

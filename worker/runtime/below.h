@@ -81,17 +81,13 @@ class Below {
   // Where in pinned memory what lies at this offset is.
   std::byte* pinned(std::int64_t at) const { return pinned_->data() + at; }
 
-  // Between a device's memory and the file, or pinned memory. Both are the call's alone until `done`, which comes once: on this
-  // thread, or on one of the file's.
+  // Between a device's memory and the file. Both are the call's alone until `done`, which comes once: on this thread, or on one of the
+  // file's. So with the next.
   void move_disk(device::Device& device, bool write, std::byte* memory, std::int64_t at, std::int64_t bytes,
                  Done done);
-  void move_pinned(device::Device& device, bool write, std::byte* memory, std::int64_t at, std::int64_t bytes,
+  // Between a device's memory and other memory in its reach: pinned memory, a neighbour's, its own. `out`: to there.
+  void move_memory(device::Device& device, bool out, std::byte* memory, std::byte* there, std::int64_t bytes,
                    Done done);
-  // Between a GPU's memory and `lodging` in another's.
-  void move_neighbour(device::Device& device, bool write, std::byte* memory, std::byte* lodging,
-                      std::int64_t bytes, Done done);
-  // Within a device's memory.
-  void relocate(device::Device& device, const std::byte* from, std::byte* to, std::int64_t bytes, Done done);
   // From pinned memory to the file, by one of its threads, where `done` comes.
   void demote(std::int64_t from, std::int64_t at, std::int64_t bytes, Done done);
 

@@ -238,26 +238,29 @@ std::int64_t Runtime::arena_bytes(const device::Info& info) const {
   return info.memory_bytes - std::min(scratch, info.memory_bytes / 2);
 }
 
-void Runtime::on_io(const TierIo& io) {
-  const auto done = [this, number = io.io](const Status& status) {
-    post(IoDone{number, status ? Error{Errc::kOk, {}} : status.error()});
+std::function<void(Status)> Runtime::io_done(std::uint64_t io) {
+  return [this, io](const Status& status) {
+    post(IoDone{io, status ? Error{Errc::kOk, {}} : status.error()});
   };
+}
+
+void Runtime::on_io(const TierIo& io) {
+  const Below::Done done = io_done(io.io);
   if (io.from >= 0) return below_->demote(io.from, io.at, io.bytes, done);
   device::Device& device = *locals_[io.device]->device;
   if (io.tier == Tier::kNeighbour)
-    below_->move_neighbour(device, io.write, address(io.memory, io.device), address(io.lodging, io.device),
-                           io.bytes, done);
+    below_->move_memory(device, io.write, address(io.memory, io.device), address(io.lodging, io.device),
+                        io.bytes, done);
   else if (io.tier == Tier::kPinned)
-    below_->move_pinned(device, io.write, address(io.memory, io.device), io.at, io.bytes, done);
+    below_->move_memory(device, io.write, address(io.memory, io.device), below_->pinned(io.at), io.bytes,
+                        done);
   else
     below_->move_disk(device, io.write, address(io.memory, io.device), io.at, io.bytes, done);
 }
 
 void Runtime::on_relocate(const Relocate& move) {
-  below_->relocate(*locals_[move.device]->device, address(move.from, move.device),
-                   address(move.to, move.device), move.bytes, [this, number = move.io](const Status& status) {
-                     post(IoDone{number, status ? Error{Errc::kOk, {}} : status.error()});
-                   });
+  below_->move_memory(*locals_[move.device]->device, true, address(move.from, move.device),
+                      address(move.to, move.device), move.bytes, io_done(move.io));
 }
 
 // Of a GPU's stream, the step that runs, or is about to.

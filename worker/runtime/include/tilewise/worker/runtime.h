@@ -103,6 +103,7 @@ class Runtime {
   void on_progress(const device::Device& device);
   void on_io(const TierIo& io);
   void on_relocate(const Relocate& move);
+  std::function<void(Status)> io_done(std::uint64_t io);
   void transmit(const Transmit& transmit);
   void send_from_disk();
   void transmitted(const Transmit& transmit, const Status& status);
