@@ -211,9 +211,12 @@ void Core::Impl::on_offer(msg::Offer& m) {
   }
   // What is kept for a leaver may be so for nobody's sake: then nothing is lent.
   const Reach way = copy.kept ? Reach::kNone : reach(m.from, m.slab, static_cast<std::uint16_t>(d));
-  // Of an op that is through with the block: its loan has ended, or is about to, and the block may be elsewhere by now. Who claims it has
-  // asked for a loan of his own. (What clients lend stays where it is.)
-  if (way != Reach::kNone && !claimed && !remote[m.from.value].client) return void(++counts.stale);
+  // Of an op that is through with the block: its loan has ended, or is about to, and the block may be elsewhere by now. Who claims it asks
+  // for a loan of his own, again: the owner may take this offer for the answer to all. (What clients lend stays where it is.)
+  if (way != Reach::kNone && !claimed && !remote[m.from.value].client) {
+    if (copy.uses != kNone) subscribe(slot, uses[copy.uses].op);
+    return void(++counts.stale);
+  }
   if (way == Reach::kReads && !is_asked(copy)) {
     copy.kind = CopyKind::kBorrowed;
     copy.at = {m.from, m.slab, m.offset};
