@@ -8,7 +8,6 @@
 
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/statvfs.h>
 #include <tilewise/base/text.h>
 #include <unistd.h>
 
@@ -79,18 +78,7 @@ void check_ucx(Report& report) {
   if (tls != nullptr) report.warn("ucx", std::string("UCX_TLS=") + tls + " limits its choice of transports");
 }
 
-void check_shared_memory(Report& report) {
-  struct statvfs shm {};
-  if (statvfs("/dev/shm", &shm) != 0) {
-    report.warn("/dev/shm", std::string(std::strerror(errno)) + ": UCX falls back to other transports");
-  } else {
-    const auto free_bytes = static_cast<std::int64_t>(shm.f_bavail) * static_cast<std::int64_t>(shm.f_frsize);
-    const std::string text = bytes_text(free_bytes) + " free";
-    if (free_bytes < (64 << 20))
-      report.warn("/dev/shm", text + ": UCX's shared memory wants 64 MiB (docker: --shm-size)");
-    else
-      report.ok("/dev/shm", text);
-  }
+void check_memfd(Report& report) {
   const int fd = memfd_create("tilewise-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0 || ftruncate(fd, 1 << 20) != 0) {
     report.fail("memfd", std::string(std::strerror(errno)) + ": host devices keep their blocks in memfds");
@@ -152,11 +140,12 @@ void check_environment(Report& report) {
 void check_processes(Report& report) {
   const std::string scope = read_line("/proc/sys/kernel/yama/ptrace_scope");
   if (scope.empty() || scope == "0")
-    report.ok("ptrace", "processes of one user may read each other (cma)");
+    report.ok("ptrace", "processes of one user may read each other");
+  else if (scope == "1")
+    report.ok("ptrace", "yama/ptrace_scope is 1: workers and clients permit their peers to read them");
   else
     report.warn("ptrace", "yama/ptrace_scope is " + scope +
-                              ": UCX copies between processes without cma, more slowly; " +
-                              "mapped memory is not affected");
+                              ": what is not mapped is copied twice between processes of a host");
   for (const Finding& finding : look_at_namespaces("/proc")) report.add(finding);
 }
 
@@ -267,7 +256,7 @@ int doctor(const DoctorOptions& options) {
   report.ok("version", config::software_version() + ", host id " + config::host_id());
   check_ucx(report);
   check_ucx_build(report);
-  check_shared_memory(report);
+  check_memfd(report);
   check_huge_pages(report);
   check_limits(report);
   check_cuda(report);

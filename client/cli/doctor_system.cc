@@ -46,14 +46,13 @@ bool kernel_has_dmabuf(const std::string& release) {
 }  // namespace
 
 std::vector<Finding> look_at_namespaces(const std::string& proc) {
-  return {
-      look_at_namespace(proc, "pid", "4026531836",
-                        "workers in different ones cannot share GPU memory, and cannot copy from each other "
-                        "(cma); docker: --pid=host, or --pid=container:NAME for all but one"),
-      look_at_namespace(
-          proc, "ipc", "4026531839",
-          "processes in different ones have no System V memory in common (UCX's sysv) and may not "
-          "open each other's GPU memory; docker: --ipc=host, or --ipc=container:NAME")};
+  return {look_at_namespace(
+              proc, "pid", "4026531836",
+              "workers in different ones cannot share GPU memory, and not all can read each other's "
+              "memory in place; docker: --pid=host, or --pid=container:NAME for all but one"),
+          look_at_namespace(proc, "ipc", "4026531839",
+                            "processes in different ones may not open each other's GPU memory; docker: "
+                            "--ipc=host, or --ipc=container:NAME")};
 }
 
 Finding look_at_gpudirect(const std::string& proc, const std::string& sys) {

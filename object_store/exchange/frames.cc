@@ -123,7 +123,7 @@ Status Exchange::Impl::take_map(Peer& peer, const msg::ArenaMap& map, std::vecto
   if (engine && !peer.data && !map.ucx_address.empty()) {
     TW_TRY(engine->add_peer(peer.cookie, map.ucx_address));
     peer.data = true;
-    if (peer.resumes && engine->prefers_stream(peer.cookie)) engine->use_stream(peer.cookie);
+    if (!peer.resumes || engine->prefers_stream(peer.cookie)) engine->use_stream(peer.cookie);
     want_stream(peer);
   }
   return {};

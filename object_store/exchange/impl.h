@@ -1,6 +1,6 @@
 // Private. Eight sources: exchange.cc (the public face), channels.cc (links until they are a peer's), peers.cc
 // (peers and what is sent to them), frames.cc (what they send), breaks.cc (links that are made again), relays.cc (links
-// that go through a third process), lanes.cc (the copying lane), streams.cc (its connections between hosts).
+// that go through a third process), lanes.cc (the copying lane), streams.cc (its connections).
 //
 // A channel is a link, from its making to its end; it belongs to a stranger until a hello has named its peer.
 // Connector: the process with the lower id, or the one that does not listen. It says hello first, over TCP followed by a
@@ -101,7 +101,7 @@ struct Peer {
   net::TimerId direct_timer = 0;
   TimeNs direct_pause_ns = 0;
   std::size_t next_direct = 0;  // of `targets`
-  // The connection for blocks, beside a link over TCP (streams.cc); only who dials has these.
+  // The connection for blocks (streams.cc); only who dials has these.
   std::optional<net::Address> trying, reached;  // the target of the attempt, of the link
   std::unique_ptr<net::ConnectAttempt> stream_attempt;
   std::unique_ptr<net::Link> stream_link;  // waits for its answer
@@ -188,6 +188,7 @@ struct Exchange::Impl {
   void want_stream(Peer& peer);
   void dial_stream(Peer& peer);
   void retry_stream(Peer& peer, const Error& why);
+  void want_stream_later(Peer& peer);
   Status attach(Peer& peer, std::unique_ptr<net::ByteStream> stream);
   void stream_broke(Peer& peer);
   void stream_silent(Peer& peer, const Error& why);

@@ -90,7 +90,7 @@ bool Exchange::poll() {
 }
 
 // Where one lane was to be used and another one was, the bytes have come all the same; whoever is strict wants to hear of it. But while
-// a connection is being made UCX goes over TCP at first.
+// UCX makes a connection it goes over TCP at first.
 transfer::Done Exchange::Impl::translate(WorkerId id, Done done) {
   const Peer* peer = options.strict_lanes ? find(id) : nullptr;
   if (peer == nullptr) {
@@ -98,8 +98,9 @@ transfer::Done Exchange::Impl::translate(WorkerId id, Done done) {
       if (done) done(std::move(status), lane_of(via));
     };
   }
-  return [this, near = is_near(peer->info), cookie = peer->cookie, done = std::move(done)](
-             Status status, transfer::Via via) {
+  // Who does not wish to share memory has chosen the socket.
+  const bool near = is_near(peer->info) && options.map_peers && (peer->resumes || peer->would_map);
+  return [this, near, cookie = peer->cookie, done = std::move(done)](Status status, transfer::Via via) {
     const msg::Lane lane = lane_of(via);
     if (status && engine->knows_lanes(cookie)) {
       if (lane == msg::Lane::kStaged) {
@@ -107,8 +108,8 @@ transfer::Done Exchange::Impl::translate(WorkerId id, Done done) {
       } else if (near && via == transfer::Via::kTcp) {
         status =
             error(Errc::kLaneDenied,
-                  "UCX used TCP between two processes of one host: `tilewise doctor` says what is in the "
-                  "way of shared memory");
+                  "a block went through a socket between two processes of one host, which share no memory: "
+                  "`tilewise doctor` says what is in the way");
       }
     }
     if (done) done(std::move(status), lane);
@@ -133,7 +134,8 @@ void begin(Exchange::Impl& me, WorkerId id, device::Kind kind, Exchange::Done& d
     status = error(Errc::kUnavailable, "no link to " + text_of(id));
   } else if (!peer->data) {
     status = error(Errc::kUnsupported, "no copying lane to " + text_of(id));
-  } else if (!me.engine->supports(kind) && me.options.strict_lanes) {
+  } else if (!me.engine->supports(kind) && me.options.strict_lanes &&
+             !(kind == device::Kind::kHost && me.engine->uses_stream(peer->cookie))) {
     status = error(Errc::kLaneDenied, "this UCX moves no memory of kind " + std::string(name_of(kind)));
   } else {
     status = post(peer->cookie);

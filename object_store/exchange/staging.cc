@@ -25,7 +25,7 @@ Status Staging::allowed() const {
   if (!exchange_.strict_lanes()) return {};
   return error(Errc::kLaneDenied,
                std::string("a block for a GPU's memory would go through the host's: ") +
-                   (exchange_.takes(Kind::kCuda) ? "connections between hosts carry host memory only"
+                   (exchange_.takes(Kind::kCuda) ? "data connections carry host memory only"
                                                  : "this UCX was built without CUDA"));
 }
 

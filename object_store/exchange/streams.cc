@@ -1,4 +1,4 @@
-// The connection for blocks beside a link over TCP: host memory goes over it, not over UCX, where UCX would use TCP as well.
+// The connection for blocks beside a link: host memory goes over it, not over UCX, unless both are on hosts with a faster network.
 //
 // Who dials the link dials this too, to the same address, or through the same third process, and with the same proof of the token; then
 //   connector  { ids of both, HMAC(token, "... connector", the link's cookie, this connection's cookie) }
@@ -65,6 +65,11 @@ void Exchange::Impl::retry_stream(Peer& peer, const Error& why) {
   stop_stream(peer);
   engine->no_stream(peer.cookie, why);
   if (why.code == Errc::kTimeout) return stream_silent(peer, why);
+  want_stream_later(peer);
+}
+
+void Exchange::Impl::want_stream_later(Peer& peer) {
+  if (!peer.dials) return;
   peer.stream_pause_ns = std::clamp(2 * peer.stream_pause_ns, kFirstPause, kLastPause);
   peer.stream_timer = loop.after(peer.stream_pause_ns, [this, id = peer.info.id] {
     Peer* again = find(id);
@@ -150,8 +155,10 @@ void Exchange::Impl::stream_broke(Peer& peer) {
   peer.back_at = monotonic_now();
 }
 
-// Small words of the link may still pass where blocks do not. So it is made again too, which proves its way or finds another one.
+// Small words of the link may still pass where blocks do not. So it is made again too, which proves its way or finds another one. Inside
+// a host there is no way to doubt, and links are not made again.
 void Exchange::Impl::stream_silent(Peer& peer, const Error& why) {
+  if (!peer.resumes) return want_stream_later(peer);
   later([this, id = peer.info.id, link = peer.channel, why] {
     Peer* p = find(id);
     if (p == nullptr || p->channel != link || p->state != Peer::State::kUp) return;

@@ -4,6 +4,7 @@
 #include <tilewise/base/prng.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "transfer_test_util.h"
@@ -55,11 +56,13 @@ struct Cup final : Sink {
 struct Side {
   std::map<std::uint64_t, std::vector<std::byte>> places;
   std::map<std::uint64_t, Sink*> sinks;
-  std::vector<std::uint64_t> received, sent, announced, refused;
+  std::vector<std::uint64_t> received, sent, announced, refused, put_back;
+  std::map<std::uint64_t, Via> ways;
+  int asked = 0;  // to pull
   std::vector<Error> broken;
   std::unique_ptr<StreamLane> lane;
 
-  void begin(std::unique_ptr<net::ByteStream> stream, bool dialled) {
+  void begin(std::unique_ptr<net::ByteStream> stream, bool dialled, bool in_place = false) {
     lane = std::make_unique<StreamLane>(
         std::move(stream), dialled,
         StreamLane::Handlers{
@@ -71,10 +74,14 @@ struct Side {
               if (at == places.end() || at->second.size() != header.bytes) return {};
               return Place{at->second.data()};
             },
-            .on_received = [this](const BlockHeader& h) { received.push_back(h.transfer); },
-            .on_sent = [this](const BlockHeader& h) { sent.push_back(h.transfer); },
+            .on_received = [this](const BlockHeader& h,
+                                  Via via) { received.push_back(h.transfer), ways[h.transfer] = via; },
+            .on_sent = [this](const BlockHeader& h, Via) { sent.push_back(h.transfer); },
             .on_refused = [this](const BlockHeader& h, const Error&) { refused.push_back(h.transfer); },
-            .on_broken = [this](const Error& why) { broken.push_back(why); }});
+            .on_put_back = [this](const BlockHeader& h) { put_back.push_back(h.transfer); },
+            .on_pull = [this] { ++asked; },
+            .on_broken = [this](const Error& why) { broken.push_back(why); }},
+        in_place);
   }
 };
 
@@ -88,14 +95,28 @@ struct TwoLanes {
     one.begin(std::move(streams.first), true);
     if (both) other.begin(std::move(streams.second), false);
   }
+  // Between them blocks are read in place: both are this process.
+  enum InPlace : std::uint8_t { kSockets, kRings };
+  explicit TwoLanes(InPlace over) {
+    streams = over == kRings ? net::make_ring_pair(*loop, *loop).value()
+                             : net::make_socket_pair(*loop, *loop).value();
+    one.begin(std::move(streams.first), true, true);
+    other.begin(std::move(streams.second), false, true);
+  }
   void until(const std::function<bool()>& done) { REQUIRE(loop->run_until(done, kPatience)); }
   void settle() {
     loop->run_until([] { return false; }, 20 * kMillisecond);
   }
 };
 
-std::span<const std::byte> bytes_of(const BlockHeader& header) {
-  return {reinterpret_cast<const std::byte*>(&header), sizeof header};
+using Kind = LaneWord::Kind;
+
+std::vector<std::byte> bytes_of(const LaneWord& word) {
+  const auto bytes = std::as_bytes(std::span(&word, 1));
+  return {bytes.begin(), bytes.end()};
+}
+std::vector<std::byte> bytes_of(const BlockHeader& block) {
+  return bytes_of(LaneWord{.kind = Kind::kBlock, .block = block});
 }
 
 }  // namespace
@@ -183,7 +204,7 @@ TEST_CASE("a sink without room holds its stream up, until it has some or is not 
   l.settle();
   CHECK(l.other.received.empty());
   SUBCASE("given up") {
-    l.other.lane->drop_incoming();
+    l.other.lane->drop(header_of(1, large.size()));
     l.until([&] { return l.other.received.size() == 1; });
     CHECK(l.other.received[0] == 2);
   }
@@ -239,7 +260,7 @@ TEST_CASE("a block that nobody wants is read and forgotten") {
 TEST_CASE("the rest of a block that is given up in the middle goes nowhere") {
   TwoLanes l;
   const auto large = block(150'000, 1), small = block(1000, 2);
-  const BlockHeader first;
+  const LaneWord first;
   // By hand, so that it is known how much has come.
   auto pair = net::make_socket_pair(*l.loop, *l.loop).value();
   Side side;
@@ -261,7 +282,7 @@ TEST_CASE("the rest of a block that is given up in the middle goes nowhere") {
     write(std::span(large).first(before));
     l.settle();
     REQUIRE(side.announced.size() == announced + 1);
-    side.lane->drop_incoming();
+    side.lane->drop(header_of(3, large.size()));
     std::fill(side.places[3].begin(), side.places[3].end(), std::byte{0x77});
     write(std::span(large).subspan(before));
     write(bytes_of(header_of(4, small.size())));
@@ -313,7 +334,7 @@ TEST_CASE(
     "touched") {
   TwoLanes quiet(true, false);
   std::vector<net::UniqueFd> fds;
-  std::byte got[sizeof(BlockHeader)];
+  std::byte got[sizeof(LaneWord)];
   CHECK(quiet.streams.second->try_read(got, fds).value() == sizeof got);  // the dialler's first word
   Side dialled;
   auto pair = net::make_socket_pair(*quiet.loop, *quiet.loop).value();
@@ -323,25 +344,245 @@ TEST_CASE(
   quiet.settle();
   CHECK(pair.first->try_read(got, fds).value() == 0);
   SUBCASE("then it speaks") {
-    const BlockHeader first;
-    const net::ByteStream::Piece piece = bytes_of(first);
-    REQUIRE(pair.first->try_write({&piece, 1}, {}).value() == sizeof first);
+    const auto write = [&pair](const std::vector<std::byte>& bytes) {
+      const net::ByteStream::Piece piece = bytes;
+      REQUIRE(pair.first->try_write({&piece, 1}, {}).value() == bytes.size());
+    };
+    write(bytes_of(LaneWord{}));
     quiet.until([&] { return dialled.sent.size() == 1; });
+    CHECK(pair.first->try_read(got, fds).value() == sizeof got);  // its own first word
     CHECK(pair.first->try_read(got, fds).value() == sizeof got);
     CHECK(std::memcmp(got, bytes_of(header_of(9, 8)).data(), sizeof got) == 0);
-    const BlockHeader endless = header_of(1, std::size_t{1} << 50);
-    const net::ByteStream::Piece wrong = bytes_of(endless);
-    REQUIRE(pair.first->try_write({&wrong, 1}, {}).value() == sizeof endless);
+    write(bytes_of(header_of(1, std::size_t{1} << 50)));
     quiet.until([&] { return dialled.broken.size() == 1; });
     CHECK(dialled.broken[0].code == Errc::kCorruptData);
     CHECK(dialled.announced.empty());
   }
   SUBCASE("a block is no beginning") {
-    const BlockHeader early = header_of(1, 0);
-    const net::ByteStream::Piece piece = bytes_of(early);
-    REQUIRE(pair.first->try_write({&piece, 1}, {}).value() == sizeof early);
+    const std::vector<std::byte> early = bytes_of(header_of(1, 0));
+    const net::ByteStream::Piece piece = early;
+    REQUIRE(pair.first->try_write({&piece, 1}, {}).value() == early.size());
     quiet.until([&] { return dialled.broken.size() == 1; });
     CHECK(dialled.broken[0].code == Errc::kCorruptData);
     CHECK(dialled.sent.empty());
   }
+}
+
+// ---- read in place ----------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::size_t kLeast = StreamLane::kLeastInPlace;
+
+bool pull_all(Side& side) {
+  bool any = false;
+  while (side.lane->pull()) any = true;
+  return any;
+}
+
+}  // namespace
+
+TEST_CASE("large blocks are read where they lie, small ones pass them") {
+  for (const TwoLanes::InPlace over : {TwoLanes::kSockets, TwoLanes::kRings}) {
+    CAPTURE(over);
+    TwoLanes l(over);
+    const auto large = block((3 << 20) + 5, 1), small = block(kLeast - 1, 2), least = block(kLeast, 3);
+    l.other.places[1].resize(large.size()), l.other.places[2].resize(small.size());
+    l.other.places[3].resize(least.size());
+    l.one.lane->send(header_of(1, large.size()), large.data());
+    l.one.lane->send(header_of(2, small.size()), small.data());
+    l.one.lane->send(header_of(3, least.size()), least.data());
+    l.until([&] { return l.other.announced.size() == 3; });
+    CHECK(l.other.received == std::vector<std::uint64_t>{2});
+    CHECK(l.other.asked > 0);  // the first piece of the large one is there, no more
+    CHECK(!l.one.lane->withdraw(header_of(1, large.size())));
+    CHECK(pull_all(l.other));
+    CHECK(l.other.received == std::vector<std::uint64_t>{2, 1, 3});
+    l.until([&] { return l.one.sent.size() == 3; });
+    CHECK(l.other.places[1] == large);
+    CHECK(l.other.places[2] == small);
+    CHECK(l.other.places[3] == least);
+    CHECK(l.other.ways[1] == Via::kSharedMemory);
+    CHECK(l.other.ways[3] == Via::kSharedMemory);
+    CHECK(l.other.ways[2] == (over == TwoLanes::kRings ? Via::kSharedMemory : Via::kTcp));
+    CHECK(!l.other.lane->pull());
+    CHECK(l.one.lane->withdraw(header_of(1, large.size())));  // it knows nothing of it any more
+  }
+}
+
+TEST_CASE("a block in place that is not wanted, or not any more, is the sender's again") {
+  TwoLanes l(TwoLanes::kSockets);
+  const auto large = block(4 << 20, 1);
+  l.other.places[2].resize(large.size()), l.other.places[3].resize(large.size());
+  for (std::uint64_t i = 1; i <= 3; ++i) l.one.lane->send(header_of(i, large.size()), large.data());
+  l.until([&] { return l.other.announced.size() == 3; });
+  l.other.lane->drop(header_of(2, large.size()));  // some of it was read
+  std::fill(l.other.places[2].begin(), l.other.places[2].end(), std::byte{0x77});
+  pull_all(l.other);
+  CHECK(l.other.received == std::vector<std::uint64_t>{3});
+  l.until([&] { return l.one.sent.size() == 3; });
+  CHECK(l.other.places[3] == large);
+  CHECK(std::all_of(l.other.places[2].begin(), l.other.places[2].end(),
+                    [](std::byte b) { return b == std::byte{0x77}; }));
+}
+
+TEST_CASE("a sink takes a block in place as it has room, and others pass it meanwhile") {
+  TwoLanes l(TwoLanes::kRings);
+  const auto large = block(1'000'000, 1), other = block(1'000'000, 2);
+  Cup sink;
+  l.other.sinks[1] = &sink;
+  l.other.places[2].resize(other.size());
+  l.one.lane->send(header_of(1, large.size()), large.data());
+  l.one.lane->send(header_of(2, other.size()), other.data());
+  l.until([&] { return l.other.announced.size() == 2; });
+  pull_all(l.other);
+  CHECK(l.other.received == std::vector<std::uint64_t>{2});
+  CHECK(l.other.places[2] == other);
+  Prng rng(7);
+  while (l.other.received.size() < 2) {
+    const int asked = l.other.asked;
+    sink.full = 0, sink.size = rng.below(200'000);
+    l.other.lane->resume();
+    CHECK(l.other.asked == asked + 1);
+    pull_all(l.other);
+  }
+  CHECK(sink.got == large);
+  l.until([&] { return l.one.sent.size() == 2; });
+  SUBCASE("and may want no more") {
+    Cup again;
+    again.size = 100'000;
+    l.other.sinks[3] = &again;
+    l.one.lane->send(header_of(3, large.size()), large.data());
+    l.until([&] { return l.other.announced.size() == 3; });
+    pull_all(l.other);
+    CHECK(again.full == again.size);
+    again.wanted = false;
+    CHECK(pull_all(l.other));
+    CHECK(l.other.received.back() == 3);
+    l.until([&] { return l.one.sent.size() == 3; });
+  }
+}
+
+TEST_CASE("what a peer says of its memory is not believed") {
+  TwoLanes l;
+  const auto large = block(1 << 20, 1);
+  // By hand, so that it can be wrong.
+  auto pair = net::make_socket_pair(*l.loop, *l.loop).value();
+  Side side;
+  side.begin(std::move(pair.second), false, true);
+  side.places[7].resize(large.size());
+  LaneWord first{.block = {.cookie = cookie_of(77)}};
+  first.place = std::bit_cast<std::uintptr_t>(first.block.cookie.data());
+  const auto write = [&](std::vector<std::byte> bytes) {
+    for (std::span<const std::byte> rest = bytes; !rest.empty();) {
+      const auto some = pair.first->try_write({&rest, 1}, {});
+      REQUIRE(some);
+      rest = rest.subspan(*some);
+      l.settle();
+    }
+  };
+  const auto hear = [&] {
+    LaneWord word;
+    std::vector<net::UniqueFd> fds;
+    l.settle();
+    REQUIRE(pair.first->try_read(std::as_writable_bytes(std::span(&word, 1)), fds).value() == sizeof word);
+    return word;
+  };
+  write(bytes_of(first));
+  CHECK(hear().kind == Kind::kBegin);
+  CHECK(hear().kind == Kind::kReads);
+  const BlockHeader seven = header_of(7, large.size());
+  SUBCASE("nowhere") {
+    write(bytes_of(LaneWord{.kind = Kind::kInPlace, .place = 4096, .block = seven}));
+    const LaneWord answer = hear();
+    CHECK(answer.kind == Kind::kSendIt);
+    CHECK(answer.block == seven);
+    CHECK(side.put_back == std::vector<std::uint64_t>{7});
+    write(bytes_of(seven));
+    write(large);
+    l.until([&] { return side.received.size() == 1; });
+    CHECK(side.places[7] == large);
+    CHECK(side.broken.empty());
+  }
+  SUBCASE("a sender that closes while it is read has not given what it said") {
+    write(bytes_of(LaneWord{
+        .kind = Kind::kInPlace, .place = std::bit_cast<std::uintptr_t>(large.data()), .block = seven}));
+    REQUIRE(side.announced.size() == 1);
+    pair.first->close();
+    while (side.lane->pull()) {
+    }
+    CHECK(side.received.empty());
+    CHECK(side.broken.size() == 1);
+    CHECK(side.broken[0].code == Errc::kUnavailable);
+  }
+  SUBCASE("words of blocks that were not sent break the lane") {
+    write(bytes_of(LaneWord{.kind = Kind::kTaken, .block = seven}));
+    CHECK(side.broken.size() == 1);
+    CHECK(side.broken[0].code == Errc::kCorruptData);
+  }
+  SUBCASE("and so does one of no kind") {
+    write(bytes_of(LaneWord{.kind = static_cast<Kind>(99)}));
+    CHECK(side.broken.size() == 1);
+    CHECK(side.broken[0].code == Errc::kCorruptData);
+  }
+}
+
+TEST_CASE("who cannot find the other's memory has blocks sent, and is told of no place") {
+  TwoLanes l(TwoLanes::kSockets);
+  auto pair = net::make_socket_pair(*l.loop, *l.loop).value();
+  Side side;
+  side.begin(std::move(pair.second), false, true);
+  const auto large = block(150'000, 1);
+  const auto write = [&](const std::vector<std::byte>& bytes) {
+    const net::ByteStream::Piece piece = bytes;
+    REQUIRE(pair.first->try_write({&piece, 1}, {}).value() == bytes.size());
+    l.settle();
+  };
+  const auto hear = [&] {
+    LaneWord word;
+    std::vector<net::UniqueFd> fds;
+    REQUIRE(pair.first->try_read(std::as_writable_bytes(std::span(&word, 1)), fds).value() == sizeof word);
+    return word;
+  };
+  side.lane->send(header_of(1, large.size()), large.data());
+  SUBCASE("another process's, by what lies there") {
+    Cookie elsewhere = cookie_of(1);
+    LaneWord first{.place = std::bit_cast<std::uintptr_t>(elsewhere.data()),
+                   .block = {.cookie = cookie_of(2)}};
+    write(bytes_of(first));
+    CHECK(hear().kind == Kind::kBegin);
+    CHECK(hear().kind == Kind::kCopies);
+    SUBCASE("a place all the same is against the rules") {
+      write(bytes_of(LaneWord{.kind = Kind::kInPlace,
+                              .place = std::bit_cast<std::uintptr_t>(large.data()),
+                              .block = header_of(2, large.size())}));
+      REQUIRE(side.broken.size() == 1);
+      CHECK(side.broken[0].code == Errc::kCorruptData);
+      CHECK(side.announced.empty());
+    }
+  }
+  SUBCASE("it has none to be read") {
+    write(bytes_of(LaneWord{}));
+    CHECK(hear().kind == Kind::kBegin);
+  }
+  SUBCASE("asked for one that could not be read it sends that, and the next ones") {
+    write(bytes_of(LaneWord{}));
+    CHECK(hear().kind == Kind::kBegin);
+    write(bytes_of(LaneWord{.kind = Kind::kReads}));
+    const LaneWord place = hear();
+    CHECK(place.kind == Kind::kInPlace);
+    CHECK(place.block == header_of(1, large.size()));
+    CHECK(place.place == std::bit_cast<std::uintptr_t>(large.data()));
+    CHECK(side.sent.empty());
+    write(bytes_of(LaneWord{.kind = Kind::kSendIt, .block = place.block}));
+    CHECK(hear().kind == Kind::kBlock);
+    CHECK(side.sent == std::vector<std::uint64_t>{1});
+    std::vector<std::byte> got(large.size());
+    std::vector<net::UniqueFd> fds;
+    CHECK(pair.first->try_read(got, fds).value() == got.size());
+    CHECK(got == large);
+    side.lane->send(header_of(2, large.size()), large.data());
+    CHECK(hear().kind == Kind::kBlock);
+  }
+  CHECK(side.received.empty());
 }

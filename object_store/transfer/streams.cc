@@ -47,17 +47,20 @@ Status UcxEngine::attach_stream(const Cookie& cookie, std::unique_ptr<net::ByteS
       std::move(stream), dialled,
       StreamLane::Handlers{
           .on_header = [&me, &peer](const AmHeader& header) { return me.stream_header(peer, header); },
-          .on_received =
-              [&me, &peer](const AmHeader&) { me.complete(*std::exchange(peer.incoming, nullptr), UCS_OK); },
-          .on_sent =
-              [&me](const AmHeader& header) {
-                const auto op = me.ops.find({header.cookie, header.transfer, true});
-                if (op != me.ops.end() && op->second->stream != nullptr) me.complete(*op->second, UCS_OK);
-              },
+          .on_received = [&me](const AmHeader& header, Via via) { me.streamed(header, false, via); },
+          .on_sent = [&me](const AmHeader& header, Via via) { me.streamed(header, true, via); },
           .on_refused =
               [&me](const AmHeader& header, const Error& why) {
-                const auto op = me.ops.find({header.cookie, header.transfer, true});
-                if (op != me.ops.end() && op->second->stream != nullptr) me.finish(*op->second, why);
+                if (Op* op = me.on_stream(header, true)) me.finish(*op, why);
+              },
+          .on_put_back =
+              [&me](const AmHeader& header) {
+                if (Op* op = me.on_stream(header, false)) op->active = false, op->stream = nullptr;
+              },
+          .on_pull =
+              [&me, &peer] {
+                me.pulling.insert(&peer);
+                if (me.hooks.on_work) me.hooks.on_work();
               },
           .on_broken =
               [&me, &peer](const Error& why) {
@@ -65,7 +68,8 @@ Status UcxEngine::attach_stream(const Cookie& cookie, std::unique_ptr<net::ByteS
                 me.broken_streams.emplace_back(
                     peer.cookie, error(why.code, "the data connection to a peer broke: " + why.message));
                 if (me.hooks.on_work) me.hooks.on_work();
-              }});
+              }},
+      me.options.in_place);
   ++me.counters.streams;
   for (Op* op : std::exchange(peer.waiting, {})) me.put_into_lane(*op, peer);
   if (me.hooks.on_work) me.hooks.on_work();
@@ -112,18 +116,40 @@ std::optional<Place> UcxEngine::Impl::stream_header(Peer& peer, const AmHeader& 
     return {};
   }
   op->active = true;
-  peer.incoming = op;
   return Place{op->data, op->sink};
 }
 
-// At once: nobody but us reads or writes the memory. Of a send that is half written the rest has to follow: it keeps its memory
-// while it makes headway.
+// What a lane has to do with; null: it was given up, and its block begun anew under another name.
+Op* UcxEngine::Impl::on_stream(const AmHeader& header, bool sending) {
+  const auto op = ops.find({header.cookie, header.transfer, sending});
+  return op != ops.end() && op->second->stream != nullptr ? op->second.get() : nullptr;
+}
+
+void UcxEngine::Impl::streamed(const AmHeader& header, bool sending, Via via) {
+  Op* op = on_stream(header, sending);
+  if (op == nullptr) return;
+  op->via = via;
+  complete(*op, UCS_OK);
+}
+
+// A piece of each block that lies in the memory of another process.
+bool UcxEngine::Impl::pull() {
+  bool any = false;
+  for (Peer* peer : std::exchange(pulling, {})) {
+    if (!peer->lane || !peer->lane->pull()) continue;
+    pulling.insert(peer);
+    any = true;
+  }
+  return any;
+}
+
+// At once: nobody but us writes the memory. Of a send that is half written the rest has to follow, and one that is read in place is the
+// peer's until it says so: they keep their memory while there is headway.
 void UcxEngine::Impl::stream_let_go(Op& op, const Error& why) {
   Peer& peer = *op.stream;
-  if (&op == peer.incoming) {
-    peer.incoming = nullptr;
-    if (peer.lane) peer.lane->drop_incoming();
-  } else if (op.sending) {
+  if (!op.sending) {
+    if (peer.lane) peer.lane->drop(op.header);
+  } else {
     std::erase(peer.waiting, &op);
     if (peer.lane && !peer.lane->withdraw(op.header)) {
       if (op.failure.code == Errc::kOk) {
@@ -143,7 +169,7 @@ TimeNs UcxEngine::Impl::later_deadline(const Op& op, TimeNs now) const {
   if (found == peers.end() || op.kind != device::Kind::kHost || op.failure.code != Errc::kOk) return 0;
   const Peer& peer = *found->second;
   if (!peer.streams || !peer.lane || (op.stream == nullptr && op.active)) return 0;
-  const bool its_own = &op == peer.incoming;
+  const bool its_own = !op.sending && op.active;
   if (!its_own && now - op.began >= kMostDeadlines * options.deadline_ns) return 0;
   return (op.sending ? peer.lane->wrote_at() : peer.lane->read_at()) + options.deadline_ns;
 }
@@ -177,7 +203,7 @@ void UcxEngine::Impl::close_stream(Peer& peer, const Error& why) {
   if (!peer.streams) return;
   peer.lane.reset();
   peer.waiting.clear();
-  peer.incoming = nullptr;
+  pulling.erase(&peer);
   std::vector<Op*> over;
   for (auto& [key, op] : ops) {
     const bool expected = !op->sending && !op->active && key.cookie == peer.cookie;

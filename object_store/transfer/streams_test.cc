@@ -26,6 +26,8 @@ struct Receiver {
     REQUIRE(engine->add_peer(cookie_of(1), ""));
     engine->use_stream(cookie_of(1));
     REQUIRE(engine->attach_stream(cookie_of(1), std::move(streams.first), true));
+    const LaneWord first;
+    write(std::as_bytes(std::span(&first, 1)));
     REQUIRE(engine->expect(cookie_of(1), 1, memory.data(), 1000, device::Kind::kHost, into(end)));
   }
   void write(std::span<const std::byte> bytes) {
@@ -33,8 +35,8 @@ struct Receiver {
     REQUIRE(peer->try_write({&piece, 1}, {}).value() == bytes.size());
   }
   void announce(std::uint64_t transfer, std::uint64_t bytes) {
-    const BlockHeader header{cookie_of(1), transfer, bytes};
-    write({reinterpret_cast<const std::byte*>(&header), sizeof header});
+    const LaneWord word{.kind = LaneWord::Kind::kBlock, .block = {cookie_of(1), transfer, bytes}};
+    write(std::as_bytes(std::span(&word, 1)));
   }
   // So long, or until it has ended.
   TimeNs pass(TimeNs time) {

@@ -4,8 +4,6 @@
 #include "ucx_impl.h"
 
 #include <poll.h>
-#include <sched.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -17,35 +15,7 @@
 
 namespace tilewise::transfer::test {
 
-namespace {
-
-// Goes on in a child in the namespaces; this process waits for its end and ends like it.
-void into_own_pids() {
-  if (::unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) ::_exit(126);
-  const pid_t inner = ::fork();
-  if (inner != 0) {
-    int status = 0;
-    if (inner < 0 || ::waitpid(inner, &status, 0) != inner) ::_exit(126);
-    ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 126);
-  }
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) ::_exit(126);
-  if (::mount("proc", "/proc", "proc", 0, nullptr) != 0) ::_exit(126);
-}
-
-}  // namespace
-
-bool own_pids_are_permitted() {
-  const pid_t tried = ::fork();
-  if (tried == 0) {
-    into_own_pids();
-    ::_exit(0);
-  }
-  int status = 1;
-  return ::waitpid(tried, &status, 0) == tried && status == 0;
-}
-
-Child::Child(const std::string& test_case, const std::string& transports, bool own_pids) {
+Child::Child(const std::string& test_case, const std::string& transports) {
   int pair[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
   const std::string only = "--test-case=" + test_case;
@@ -57,7 +27,6 @@ Child::Child(const std::string& test_case, const std::string& transports, bool o
     ::setenv("TRANSFER_TEST_SOCKET", socket.c_str(), 1);
     ::setenv("TRANSFER_TEST_TLS", transports.c_str(), 1);
     ::close(pair[0]);
-    if (own_pids) into_own_pids();
     ::execl("/proc/self/exe", "transfer_test", only.c_str(), "--no-skip", "--minimal", nullptr);
     ::_exit(127);
   }
@@ -120,8 +89,7 @@ std::optional<Order> Child::poll() {
 int parent_socket() { return std::atoi(std::getenv("TRANSFER_TEST_SOCKET")); }
 std::string child_transports() { return std::getenv("TRANSFER_TEST_TLS"); }
 
-Pair::Pair(UcxOptions options, const std::string& child_test, bool own_pids)
-    : child(child_test, options.transports, own_pids) {
+Pair::Pair(UcxOptions options, const std::string& child_test) : child(child_test, options.transports) {
   auto made = UcxEngine::create(options);
   REQUIRE(made);
   engine = std::move(*made);

@@ -70,13 +70,10 @@ inline Done into(End& end) {
   };
 }
 
-bool own_pids_are_permitted();  // of children, below
-
 // This test program again, running only `test_case` (a skipped one), with a socket to its parent.
 class Child {
  public:
-  // `own_pids`: in a PID namespace of its own, with a /proc to match, as containers are; needs the right to make one.
-  Child(const std::string& test_case, const std::string& transports, bool own_pids = false);
+  Child(const std::string& test_case, const std::string& transports);
   ~Child();  // kills
   void send(const Order& order);
   std::optional<Order> poll();  // a packet, if there is one
@@ -100,7 +97,7 @@ struct Pair {
   std::map<std::uint64_t, Order> child_done;  // by transfer
   std::set<std::uint64_t> child_armed;        // transfers that the child expects by now
 
-  explicit Pair(UcxOptions options, const std::string& child_test = "child: engine", bool own_pids = false);
+  explicit Pair(UcxOptions options, const std::string& child_test = "child: engine");
   // Progress until `done`; false after `patience_ns`.
   template <class Fn> bool run_until(Fn done, TimeNs patience_ns = kPatience) {
     const TimeNs end = monotonic_now() + patience_ns;

@@ -1,6 +1,6 @@
 #include <tilewise/base/digest.h>
-#include <tilewise/transfer/left_segments.h>
 
+#include <sys/prctl.h>
 #include <ucs/config/global_opts.h>
 #include <ucs/debug/debug.h>
 
@@ -18,7 +18,7 @@ namespace {
 constexpr TimeNs kCloseTime = 2 * kSecond;
 // Wraps a worker's address: UCX reads what it is given without a length, so ours carries one, a digest, and
 // the version of UCX, whose wire format changes between releases.
-constexpr char kAddressMagic[4] = {'T', 'W', 'X', '2'};
+constexpr char kAddressMagic[4] = {'T', 'W', 'X', '3'};
 struct AddressHeader {
   char magic[4];
   std::uint32_t ucx_version;
@@ -73,13 +73,12 @@ void UcxEngine::prepare_process() {
     // where its memory was read directly (cma); without it such lanes are not used when errors are to be
     // reported.
     ::setenv("UCX_CMA_MEMORY_INVALIDATE", "y", 0);
-    // Shared memory inside a host also where errors are to be reported, not TCP: it aborts when a peer dies while a connection is being
-    // made ("ep->flags & CTX_TYPE_TX"). UCX itself sees such a peer's death late (KEEPALIVE_INTERVAL); the links see it at once. POSIX
-    // memory only: it knows that a peer in another PID namespace is out of reach; System V's would take that for dead.
-    ::setenv("UCX_POSIX_ERROR_HANDLING", "y", 0);
     // One socket's event at a time. What a break of one connection does to another one of the same peer is forgotten by UCX
     // 1.13 where the other's event was read with it: it aborts ("conn_state != CLOSED") when several are reset at once.
     ::setenv("UCX_TCP_MAX_POLL", "1", 0);
+    // Where the Yama module lets only parents read a process's memory, the peers may all the same (stream_lane.h): those of the same user,
+    // as without it. UCX's cma says the same.
+    ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     // Read when the library was loaded, so the environment comes too late for these. Memory kinds are always
     // told.
     if (std::getenv("UCX_MEMTYPE_CACHE") == nullptr) ucs_global_opts_set_value("MEMTYPE_CACHE", "n");
@@ -100,14 +99,15 @@ Status UcxEngine::Impl::init() {
     if (!value.empty() && status == UCS_OK && (over_user || !user))
       status = ucp_config_modify(config, key, value.c_str());
   };
-  set("TLS", options.transports, true);
+  // Without its shared memory: whoever is killed while it writes into a process's queue there leaves it deaf to all its host. What goes
+  // inside a host has a stream (docs/design/data-connections.md).
+  set("TLS", options.transports.empty() ? "^posix,sysv" : options.transports, !options.transports.empty());
   set("NET_DEVICES", options.net_devices, false);
   set("KEEPALIVE_INTERVAL", "1s", false);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
   params.name = "tilewise";
-  (void)remove_left_segments();  // a predecessor's that was killed
   if (status == UCS_OK) status = ucp_init(&params, config, &context);
   ucp_config_release(config);
   if (status != UCS_OK) return ucx_error("starting with transports \"" + options.transports + "\"", status);
@@ -241,6 +241,7 @@ bool UcxEngine::progress() {
   me.progressing = true;
   bool any = false;
   for (int i = 0; i < 64 && ucp_worker_progress(me.worker) != 0; ++i) any = true;
+  any |= me.pull();
   me.handle_broken();
   me.handle_broken_streams();
   me.reap_closes();
@@ -252,6 +253,7 @@ bool UcxEngine::progress() {
 
 bool UcxEngine::arm() {
   if (!impl_->finished.empty() || !impl_->broken.empty() || !impl_->broken_streams.empty()) return false;
+  if (!impl_->pulling.empty()) return false;
   return ucp_worker_arm(impl_->worker) != UCS_ERR_BUSY;
 }
 

@@ -57,36 +57,6 @@ TEST_CASE("bytes of any size go both ways, by the transports chosen and by tcp a
   }
 }
 
-TEST_CASE(
-    "a peer in a PID namespace of its own, as containers have them, is reached and not taken for dead") {
-  if (!own_pids_are_permitted()) {
-    MESSAGE("not run: namespaces are not permitted");
-    return;
-  }
-  Pair pair({}, "child: engine", true);
-  std::uint64_t transfer = 1;
-  for (const std::int64_t bytes : {std::int64_t{100}, std::int64_t{4} << 20}) {
-    CAPTURE(bytes);
-    std::vector<std::byte> in(static_cast<std::size_t>(bytes)), out(in.size());
-    fill(out, transfer);
-    End received, sent;
-    REQUIRE(pair.engine->expect(cookie_of(0), transfer, in.data(), bytes, kHost, into(received)));
-    pair.child_transmits(transfer, bytes, 9);
-    REQUIRE(pair.run_until([&] { return received.times > 0; }));
-    CHECK(received.status);
-    CHECK(filled(in, 9));
-    pair.run_until([] { return false; },
-                   2500 * kMillisecond);  // UCX looks whether its peers live each second
-    pair.child_expects(transfer + 1, bytes, transfer);
-    REQUIRE(pair.engine->transmit(cookie_of(0), transfer + 1, out.data(), bytes, kHost, into(sent)));
-    REQUIRE(pair.run_until([&] { return sent.times > 0 && pair.child_done.contains(transfer + 1); }));
-    CHECK(sent.status);
-    CHECK(pair.child_done[transfer + 1].good);
-    transfer += 2;
-  }
-  CHECK(pair.engine->counters().endpoints_failed == 0);
-}
-
 TEST_CASE("many transfers at once, each done once") {
   Pair pair({});
   constexpr int kMany = 500;

@@ -65,6 +65,7 @@ struct Op {
   void* request = nullptr;
   ucp_ep_h ep = nullptr;   // that it was posted on; none once that was closed
   Peer* stream = nullptr;  // whose stream moves it, or will
+  Via via = Via::kNone;    // that it went over a stream
   Done done;
   OnHeld held;
   bool cut_off = false;  // given up, and what could make UCX let go has been done
@@ -82,7 +83,6 @@ struct Peer {
   bool streams = false;
   std::unique_ptr<StreamLane> lane;
   std::deque<Op*> waiting;  // sends, while there is no lane
-  Op* incoming = nullptr;   // what the lane is receiving
   bool had_lane = false;
   Error why_none{Errc::kOk, {}};  // what kept the last one that was tried from being made
 };
@@ -93,7 +93,7 @@ struct Finished {
   Cookie cookie{};
   bool bulk = false;
   device::Kind kind = device::Kind::kHost;
-  bool streamed = false;
+  Via via = Via::kNone;  // over a stream; none: as UCX's endpoint says
 };
 
 struct UcxEngine::Impl {
@@ -116,6 +116,7 @@ struct UcxEngine::Impl {
   bool fast_network = false;
   StreamHooks hooks;
   std::vector<std::pair<Cookie, Error>> broken_streams;  // to be closed
+  std::set<Peer*> pulling;                               // whose lanes have something to pull()
 
   ~Impl();
   Status init();
@@ -132,6 +133,9 @@ struct UcxEngine::Impl {
   // streams.cc
   void stream_send(Op& op, Peer& peer);
   void put_into_lane(Op& op, Peer& peer);
+  Op* on_stream(const AmHeader& header, bool sending);
+  void streamed(const AmHeader& header, bool sending, Via via);
+  bool pull();
   std::optional<Place> stream_header(Peer& peer, const AmHeader& header);
   void stream_let_go(Op& op, const Error& why);
   bool makes_headway(Op& op, TimeNs now);

@@ -6,7 +6,8 @@ namespace {
 
 constexpr std::int64_t kMaxTransferBytes = std::int64_t{1} << 46;
 // A receiver may read the sender's memory directly. It counts from before the sender does and distrusts what
-// came after its own deadline; the sender keeps the bytes in place until well after that.
+// came after its own deadline; the sender keeps the bytes in place until well after that. (Over a stream the receiver looks whether the
+// sender has closed it.)
 constexpr TimeNs kSenderMargin = kSecond;
 
 void on_sent(void* request, ucs_status_t status, void* user_data) {
@@ -37,7 +38,9 @@ Result<Op*> UcxEngine::Impl::add_op(const OpKey& key, std::byte* data, std::int6
   if (bytes < 0 || bytes > kMaxTransferBytes) {
     return error(Errc::kInvalidArgument, "a transfer of " + std::to_string(bytes) + " bytes");
   }
-  if ((memory_types >> memory_type(kind) & 1) == 0) {
+  const auto peer = peers.find(key.cookie);
+  const bool streamed = peer != peers.end() && peer->second->streams && kind == device::Kind::kHost;
+  if (!streamed && (memory_types >> memory_type(kind) & 1) == 0) {
     return error(Errc::kUnsupported, "this UCX moves no memory of kind " + std::string(name_of(kind)));
   }
   if (ops.size() >= options.max_pending) {
@@ -221,8 +224,7 @@ void UcxEngine::Impl::complete(Op& op, ucs_status_t status) {
 
 void UcxEngine::Impl::finish(Op& op, Status status) {
   if (!status) ++counters.failed;
-  finished.push_back(
-      {std::move(op.done), std::move(status), op.header.cookie, op.bulk, op.kind, op.stream != nullptr});
+  finished.push_back({std::move(op.done), std::move(status), op.header.cookie, op.bulk, op.kind, op.via});
   if (op.stream != nullptr && !progressing && hooks.on_work) hooks.on_work();
   alarms.erase({op.wake, &op});
   ops.erase(OpKey{op.header.cookie, op.header.transfer, op.sending});  // the op is gone
@@ -271,7 +273,7 @@ void UcxEngine::Impl::expire(TimeNs now) {
     if (ucx_cut_off) {
       if (op.held)
         finished.push_back({[held = std::move(op.held)](const Status& why, Via) { held(why.error()); },
-                            op.failure, op.header.cookie, op.bulk, op.kind, false});
+                            op.failure, op.header.cookie, op.bulk, op.kind, Via::kNone});
       continue;
     }
     const auto peer = peer_by_ep.find(op.ep);  // the pair may have another cookie by now
@@ -285,11 +287,9 @@ bool UcxEngine::Impl::deliver() {
   if (finished.empty()) return false;
   delivering.swap(finished);
   for (Finished& end : delivering) {
-    Via via = Via::kNone;
+    Via via = end.status ? end.via : Via::kNone;
     const auto peer = peers.find(end.cookie);
-    if (end.status && end.streamed)
-      via = Via::kTcp;
-    else if (end.status && peer != peers.end())
+    if (end.status && via == Via::kNone && peer != peers.end())
       via = via_of(*peer->second, end.bulk, end.kind);
     if (end.done) end.done(std::move(end.status), via);
   }

@@ -113,6 +113,7 @@ void UcxEngine::remove_peer(const Cookie& cookie, const Error& why) {
   }
   for (Op* op : active) impl_->give_up(*op, why);
   impl_->close(*found->second, why);
+  impl_->pulling.erase(found->second.get());
   impl_->peers.erase(found);
 }
 
@@ -146,7 +147,7 @@ constexpr int kReadings = 4;
 
 bool UcxEngine::knows_lanes(const Cookie& cookie) const {
   const auto peer = impl_->peers.find(cookie);
-  return peer != impl_->peers.end() && peer->second->lanes_read >= kReadings;
+  return peer != impl_->peers.end() && (peer->second->streams || peer->second->lanes_read >= kReadings);
 }
 
 Via UcxEngine::Impl::via_of(Peer& peer, bool bulk, device::Kind kind) {

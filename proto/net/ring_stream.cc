@@ -60,6 +60,8 @@ class RingState : public Poller, public std::enable_shared_from_this<RingState> 
   Result<std::size_t> try_read(std::span<std::byte> into, std::vector<UniqueFd>& fds);
   Result<std::size_t> try_write(std::span<const ByteStream::Piece> pieces, std::span<const UniqueFd> fds);
   void shutdown_write();
+  std::optional<pid_t> peer_process() const { return socket_->peer_process(); }
+  bool peer_closed() const;
   std::shared_ptr<Fence> fence() { return std::make_shared<RingFence>(rings_, out_.header(), in_.header()); }
   void wait_readable(EventLoop::Fn fn) { on_readable_ = std::move(fn); }
   void wait_writable(EventLoop::Fn fn);
@@ -270,10 +272,17 @@ void RingState::shutdown_write() {
   if (must_wake(out_.header().consumer_sleeps)) wake_peer();
 }
 
+bool RingState::peer_closed() const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // after whatever was read of the peer's memory
+  return closed_ || dead_ || in_.header().ended.load(std::memory_order_relaxed) != 0 ||
+         socket_->peer_closed();
+}
+
 void RingState::close() {
   if (std::exchange(closed_, true)) return;
   out_.header().ended.store(1, std::memory_order_release);
   in_.header().gone.store(1, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // before whatever becomes of this process's memory
   loop_.remove_poller(this);
   socket_->close();  // wakes the peer if it sleeps
   auto dropped = std::pair(std::move(on_readable_), std::move(on_writable_));
@@ -299,6 +308,8 @@ class RingStream : public ByteStream {
   void close() override { state_->close(); }
   bool can_pass_fds() const override { return true; }
   bool is_shared_memory() const override { return true; }
+  std::optional<pid_t> peer_process() const override { return state_->peer_process(); }
+  bool peer_closed() const override { return state_->peer_closed(); }
   std::shared_ptr<Fence> fence() override { return state_->fence(); }
   std::string peer() const override { return "shared memory"; }
 

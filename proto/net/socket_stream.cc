@@ -1,10 +1,12 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -109,9 +111,24 @@ class SocketStream : public ByteStream {
     if (std::exchange(state_->closed, true)) return;
     error_code ignored;
     state_->socket.close(ignored);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // before whatever becomes of this process's memory
     auto dropped = std::pair(std::move(state_->on_readable), std::move(state_->on_writable));
   }
   bool can_pass_fds() const override { return unix_; }
+  std::optional<pid_t> peer_process() const override {
+    ucred who{};
+    socklen_t bytes = sizeof who;
+    const bool known =
+        unix_ && !state_->closed &&
+        ::getsockopt(state_->socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0;
+    return known && who.pid > 0 ? std::optional(who.pid) : std::nullopt;
+  }
+  bool peer_closed() const override {
+    if (state_->closed) return true;
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // after whatever was read of the peer's memory
+    pollfd look{.fd = state_->socket.native_handle(), .events = POLLRDHUP, .revents = 0};
+    return ::poll(&look, 1, 0) > 0;  // errors and the end of both directions are told unasked
+  }
   std::string peer() const override { return peer_; }
 
  private:

@@ -1,13 +1,10 @@
 #include "bench_transfer.h"
 #include "report.h"
 
-#include <tilewise/net/event_loop.h>
+#include <tilewise/net/endpoint.h>
 #include <tilewise/transfer/ucx_engine.h>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -63,13 +60,6 @@ bool hear(int socket, Word& word, bool wait) {
   return n == static_cast<ssize_t>(sizeof word);
 }
 
-std::unique_ptr<transfer::UcxEngine> engine_of(const std::string& tls) {
-  transfer::UcxEngine::prepare_process();
-  auto engine = transfer::UcxEngine::create({.transports = tls, .net_devices = "lo"});
-  if (!engine) throw std::runtime_error(engine.error().message);
-  return std::move(*engine);
-}
-
 Word hello_of(const transfer::UcxEngine& engine) {
   Word hello;
   if (engine.address().size() > sizeof hello.address) throw std::runtime_error("a long UCX address");
@@ -84,14 +74,23 @@ void add_peer(transfer::UcxEngine& engine, const Word& hello) {
     throw std::runtime_error(ok.error().message);
 }
 
-// Host memory over a TCP connection of our own, as between hosts. The handshake is the exchange's, before this.
-constexpr const char* kStreams = "stream";
-bool streams(const std::string& how) { return how == kStreams; }
+// Host memory over a data connection, as workers and clients have it between hosts and inside one. What the exchange proves beyond the
+// token, before this, is left out.
+constexpr const char *kBetweenHosts = "data connection, tcp", *kInHost = "data connection, shared memory",
+                     *kCopied = "data connection, shared memory, copied";
+bool streams(const std::string& how) { return how.starts_with("data connection"); }
 
-net::UniqueFd tcp_socket() {
-  net::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (fd.get() < 0) throw std::runtime_error("no TCP socket");
-  return fd;
+net::HandshakeOptions handshake() {
+  const std::string token(64, '7');
+  return {.token = net::Token::from_hex(token).value(), .ring_bytes = net::kUsualRingBytes};
+}
+
+std::unique_ptr<transfer::UcxEngine> engine_of(const std::string& how) {
+  transfer::UcxEngine::prepare_process();
+  auto engine = transfer::UcxEngine::create(
+      {.transports = streams(how) ? "tcp" : how, .net_devices = "lo", .in_place = how != kCopied});
+  if (!engine) throw std::runtime_error(engine.error().message);
+  return std::move(*engine);
 }
 
 // An engine and, for streams, the loop that drives it.
@@ -99,14 +98,36 @@ struct Side {
   std::unique_ptr<net::EventLoop> loop;
   std::unique_ptr<transfer::UcxEngine> engine;
 
-  explicit Side(const std::string& how) : engine(engine_of(streams(how) ? "tcp" : how)) {
+  explicit Side(const std::string& how) : engine(engine_of(how)) {
     if (streams(how)) loop = net::EventLoop::create().value();
   }
-  void attach(net::UniqueFd connected, bool dialled) {
-    const int on = 1;
-    setsockopt(connected.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  void listen(const std::string& how, const std::function<void(const std::string&)>& at) {
+    const std::string address = how == kBetweenHosts
+                                    ? "tcp://127.0.0.1:0"
+                                    : "unix-abstract:tilewise-bench-" + std::to_string(getpid());
+    std::unique_ptr<net::Link> link;
+    auto listener = net::Listener::open(
+        *loop, net::Address::parse(address).value(), {.handshake = handshake()},
+        [&](std::unique_ptr<net::Link> made) { link = std::move(made); },
+        [](const Error& why, const std::string&) { throw std::runtime_error(why.message); });
+    if (!listener) throw std::runtime_error(listener.error().message);
+    at((*listener)->address().to_string());
+    loop->run_until([&] { return link != nullptr; }, 10 * kSecond);
+    attach(std::move(link), false);
+  }
+  void dial(const std::string& address) {
+    std::unique_ptr<net::Link> link;
+    const auto attempt = net::connect(*loop, net::Address::parse(address).value(), handshake(),
+                                      [&](Result<std::unique_ptr<net::Link>> made) {
+                                        if (made) link = std::move(*made);
+                                      });
+    loop->run_until([&] { return link != nullptr; }, 10 * kSecond);
+    attach(std::move(link), true);
+  }
+  void attach(std::unique_ptr<net::Link> link, bool dialled) {
+    if (!link) throw std::runtime_error("no connection");
     engine->use_stream(kCookie);
-    auto stream = net::adopt_socket(*loop, std::move(connected));
+    auto stream = net::Link::into_stream(std::move(link));
     if (!stream || !engine->attach_stream(kCookie, std::move(*stream), dialled))
       throw std::runtime_error("no stream");
   }
@@ -118,7 +139,7 @@ struct Side {
 
 class Receiver {  // the other process
  public:
-  explicit Receiver(const std::string& tls) {
+  explicit Receiver(const std::string& how) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
       throw std::runtime_error("no socket");
@@ -127,27 +148,23 @@ class Receiver {  // the other process
     if (pid_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       fcntl(pair[1], F_SETFD, 0);  // it shall have it
-      execl("/proc/self/exe", "bench_store", kReceiverFlag, number.c_str(), tls.c_str(), nullptr);
+      execl("/proc/self/exe", "bench_store", kReceiverFlag, number.c_str(), how.c_str(), nullptr);
       _exit(127);
     }
     close(pair[1]);
     socket_ = pair[0];
-    side_.emplace(tls);
+    side_.emplace(how);
     engine_ = side_->engine.get();
     say(socket_, hello_of(*engine_));
     Word hello;
     hear(socket_, hello, true);
     add_peer(*engine_, hello);
-    if (streams(tls)) {
-      const net::UniqueFd listening = tcp_socket();
-      sockaddr_in at{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-      socklen_t size = sizeof at;
-      if (bind(listening.get(), reinterpret_cast<sockaddr*>(&at), size) != 0 ||
-          listen(listening.get(), 1) != 0 ||
-          getsockname(listening.get(), reinterpret_cast<sockaddr*>(&at), &size) != 0)
-        throw std::runtime_error("no port");
-      say(socket_, {.what = Word::kHello, .granted = ntohs(at.sin_port)});
-      side_->attach(net::UniqueFd(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC)), false);
+    if (streams(how)) {
+      side_->listen(how, [this](const std::string& at) {
+        Word word;
+        at.copy(word.address, sizeof word.address - 1);
+        say(socket_, word);
+      });
     }
     memory_ = pool();
   }
@@ -226,12 +243,7 @@ int receive_blocks(int argc, char** argv) {
   say(socket, hello_of(*engine));
   if (streams(argv[3])) {
     hear(socket, word, true);
-    net::UniqueFd fd = tcp_socket();
-    const sockaddr_in at{.sin_family = AF_INET,
-                         .sin_port = htons(static_cast<std::uint16_t>(word.granted)),
-                         .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0) return 1;
-    side.attach(std::move(fd), true);
+    side.dial(word.address);
   }
   std::uint64_t number = 0;
   for (;;) {
@@ -321,9 +333,12 @@ void bench_copy(const Settings& settings, Report& report) {
   struct Way {
     const char *name, *how, *tls;
   };
-  // The last one is what goes between hosts, beside the same of UCX.
-  for (const Way& way : {Way{"shared memory", "sm,tcp", "sm,tcp"}, Way{"UCX over tcp", "tcp", "tcp"},
-                         Way{"tcp", kStreams, "tcp"}}) {
+  // What Tilewise uses inside a host and between hosts, beside the same of UCX; what it uses inside one where a process may not read
+  // another's memory; and for comparison what it would have of UCX.
+  for (const Way& way :
+       {Way{"shared memory", kInHost, "sm,tcp"}, Way{"shared memory, copied", kCopied, "sm,tcp"},
+        Way{"UCX over shared memory", "sm,tcp", "sm,tcp"}, Way{"UCX over tcp", "tcp", "tcp"},
+        Way{"tcp", kBetweenHosts, "tcp"}}) {
     Receiver receiver(way.how);
     struct Size {
       const char* name;

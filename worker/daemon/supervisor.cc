@@ -2,7 +2,6 @@
 
 #include <tilewise/daemon/log.h>
 #include <tilewise/daemon/program.h>
-#include <tilewise/transfer/left_segments.h>
 #include <tilewise/worker/black_box.h>
 
 #include <sys/prctl.h>
@@ -230,7 +229,6 @@ int supervise(int argc, char** argv, const SupervisorOptions& options) {
     if (child < 0) return daemon::fail("tilewise-worker", error(Errc::kIo, "cannot start a process"), 1);
     const End end = watch(child, signals, **box, limits);
     const int code = end.code();
-    (void)transfer::remove_left_segments();
     if (end.as_asked() || code == daemon::kExitOk || code == daemon::kExitUsage) return code;
     const std::string how = story_of(end, limits);
     msg::LastWords words = (*box)->words(how);

@@ -1,5 +1,5 @@
-// All peer links of one process: finds its peers, proves who they are, maps their memory or moves bytes over
-// UCX, and carries batches of messages. Workers and clients' data endpoints use the same object.
+// All peer links of one process: finds its peers, proves who they are, maps their memory or moves bytes (transfer),
+// and carries batches of messages. Workers and clients' data endpoints use the same object.
 //
 // Everything happens on the event loop's thread. Callbacks come from the loop, never from inside a call made
 // here, and may call everything but poll() and the destructor.
@@ -34,7 +34,8 @@ struct Options {
   std::string advertise;  // the host that peers use for our TCP addresses; empty: the one listened on
   // false: shares no memory with peers, neither blocks (all are copied) nor rings for messages (net/handshake.h)
   bool map_peers = true;
-  // A transfer into a GPU's memory that is staged through the host, or one over TCP inside a host, is an error.
+  // A transfer into a GPU's memory that is staged through the host, or one through a socket between two processes of a host that would
+  // share memory, is an error.
   bool strict_lanes = false;
   bool use_ucx = true;  // false: no copying lane at all
   // What UCX says of a kind of memory is tried out first: of the host's when this is made, of GPUs' with the first slab that is

@@ -9,9 +9,12 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include <sys/types.h>
 
 namespace tilewise::net {
 
@@ -40,6 +43,12 @@ class ByteStream {
   virtual bool can_pass_fds() const = 0;
   virtual bool is_shared_memory() const { return false; }     // between processes, without system calls
   virtual std::shared_ptr<Fence> fence() { return nullptr; }  // of streams through shared memory
+  // The process at the other end, as the kernel knows it and this process may name it; none where it is not of this host, or in a PID
+  // namespace that cannot be seen from here. That of a listener is the process that began to listen.
+  virtual std::optional<pid_t> peer_process() const { return {}; }
+  // The other side has closed, even if there are bytes of it still to be read. What it did with its memory after close() is seen later
+  // than this. Of streams with a peer_process().
+  virtual bool peer_closed() const { return false; }
   virtual std::string peer() const = 0;  // for messages to people, and for TCP "address:port"
 
   static constexpr const char* kEndOfStream = "the peer closed the connection";
