@@ -25,6 +25,7 @@ constexpr std::int64_t kFewBlocks = 16;
 constexpr std::int64_t kLargestBytes = std::int64_t{64} << 20;
 // A call reads at most so many listed blocks (kernel.h), and where lists are long a map says less.
 constexpr std::int64_t kMostListed = 64, kMostReferences = 65'536;
+constexpr std::int64_t kManyColumns = 128;
 // A block has at least so many times n * n elements: what windows overlap is 3 * card * n * n of them at most.
 constexpr std::int64_t kOfSquare = 16;
 
@@ -100,7 +101,12 @@ class Exchange {
     // In blocks of their own pieces travel alone, and their memory is free as soon as they were read.
     const Grid pieces = columns(windows_.length, windows_.length);
     for (Array& a : lines) a = Access::record(a, infer_reblock(Access::source(a), pieces));
-    lines = split(lines, 10 * volume / static_cast<double>(count_));
+    const double window = 10 * volume / static_cast<double>(count_);
+    // A window is looked for in each run of its column: with many columns it is cheaper to put each in order first.
+    if (count_ >= kManyColumns && grid_.rank() + 2 <= limits::kMaxRank)
+      lines = split_sorted(merge_columns(lines, 100 * volume), window);
+    else
+      lines = split(lines, window);
     return merge(lines, 100 * volume);
   }
 
@@ -171,6 +177,33 @@ class Exchange {
     const ir::builtin::SplitRuns how{descending_, windows_};
     return of_pieces(client::builtin_kernel(how, flops), pieces,
                      {ir::DimMap::Kind::kSpan, column_dim(), windows_.length}, cut, cut);
+  }
+  // The same, one run each.
+  Lines merge_columns(Lines pieces, double flops) const {
+    const Grid whole = columns(windows_.length, count_ * windows_.length);
+    std::vector<OutputLike> out;
+    for (Array& a : pieces) {
+      a = a.expand_dims(a.rank() - 2);  // which of the columns
+      out.push_back({a.dtype(), whole});
+    }
+    ir::OperandMap map = others(column_dim());
+    map.push_back({ir::DimMap::Kind::kWhole});
+    map.push_back({ir::DimMap::Kind::kWhole});
+    map.push_back({ir::DimMap::Kind::kSpan, column_dim(), windows_.length});
+    const Kernel kernel = client::builtin_kernel(
+        ir::builtin::MergeRuns{static_cast<std::int64_t>(grid_.rank()), descending_, {}}, flops);
+    return client::map_space(kernel, pieces, std::vector<ir::OperandMap>(pieces.size(), map), whole, out);
+  }
+  Lines split_sorted(const Lines& columns_in_order, double flops) const {
+    const Grid cut = columns(windows_.width, windows_.width);
+    std::vector<OutputLike> out;
+    for (const Array& a : columns_in_order) out.push_back({a.dtype(), cut});
+    ir::OperandMap map = others(column_dim());
+    map.push_back({ir::DimMap::Kind::kSpan, column_dim()});
+    map.push_back({ir::DimMap::Kind::kWhole});
+    const Kernel kernel = client::builtin_kernel(ir::builtin::SplitRuns{descending_, windows_}, flops);
+    return client::map_space(kernel, columns_in_order,
+                             std::vector<ir::OperandMap>(columns_in_order.size(), map), cut, out);
   }
   // Windows j of all columns make block j.
   Lines merge(const Lines& pieces, double flops) const {

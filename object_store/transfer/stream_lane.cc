@@ -20,6 +20,8 @@ constexpr std::size_t kBufferBytes = 64 << 10;
 constexpr std::size_t kCallBytes = 1 << 20;  // of one system call: more would only leave the cache
 constexpr std::size_t kTurnBytes = 8 << 20;  // each way, then others have their turn
 constexpr std::size_t kPullBytes = 512 << 10;
+constexpr TimeNs kTellEach = 200 * kMillisecond;  // that a block is being read
+constexpr std::size_t kMostWords = 256 << 10;     // unwritten; more than blocks can be under way both ways
 constexpr std::uint64_t kMaxBlockBytes = std::uint64_t{1} << 46;
 
 Cookie random_proof() {
@@ -95,6 +97,8 @@ void StreamLane::say(Kind kind, const BlockHeader& block) {
   const auto before = std::find_if(outgoing_.begin(), outgoing_.end(),
                                    [](const Outgoing& out) { return out.written == 0 && out.is_block(); });
   outgoing_.insert(before, {{.kind = kind, .block = block}});
+  if (++words_ > kMostWords)
+    return broke(error(Errc::kLimitExceeded, "a peer that says much and does not listen"));
   if (!write_waits_) write();
 }
 
@@ -176,11 +180,26 @@ bool StreamLane::withdraw(const BlockHeader& block) {
   const auto at = std::find_if(outgoing_.begin(), outgoing_.end(), [&](const Outgoing& out) {
     return out.is_block() && out.word.block == block;
   });
-  if (at == outgoing_.end())
-    return std::none_of(lent_.begin(), lent_.end(), [&](const Lent& lent) { return lent.block == block; });
+  if (at == outgoing_.end()) return !is_lent(block);
   if (at->written > 0) return false;
   outgoing_.erase(at);
   return true;
+}
+
+bool StreamLane::is_lent(const BlockHeader& block) const {
+  return std::any_of(lent_.begin(), lent_.end(), [&](const Lent& lent) { return lent.block == block; });
+}
+
+TimeNs StreamLane::lent_at(const BlockHeader& block) const {
+  const auto at = std::find_if(lent_.begin(), lent_.end(), [&](const Lent& l) { return l.block == block; });
+  return at == lent_.end() ? 0 : at->moved_at;
+}
+
+TimeNs StreamLane::received_at(const BlockHeader& block) const {
+  if (incoming_ && incoming_->block == block) return read_at_;
+  const auto at =
+      std::find_if(pulls_.begin(), pulls_.end(), [&](const Incoming& in) { return in.block == block; });
+  return at == pulls_.end() ? 0 : at->moved_at;
 }
 
 void StreamLane::write() {
@@ -225,19 +244,21 @@ void StreamLane::consume(std::size_t bytes) {
     if (out.written < whole) return;
     const Outgoing done = out;
     outgoing_.pop_front();
+    if (!done.is_block() && done.word.kind != Kind::kBegin) --words_;
     if (done.word.kind == Kind::kBlock) handlers_.on_sent(done.word.block, via());
     if (done.word.kind == Kind::kInPlace) lent_.push_back({done.word.block, done.from});
   }
 }
 
-// The peer is through with a block that it was to read, or cannot read it.
-Status StreamLane::give_back(const LaneWord& word) {
+// The peer reads a block where it lies, is through with it, or cannot read it.
+Status StreamLane::hear_of_lent(const LaneWord& word) {
   const auto at =
       std::find_if(lent_.begin(), lent_.end(), [&](const Lent& l) { return l.block == word.block; });
   if (at == lent_.end()) return error(Errc::kCorruptData, "word of a block that was not sent");
+  wrote_at_ = at->moved_at = monotonic_now();
+  if (word.kind == Kind::kReading) return {};
   const Lent lent = *at;
   lent_.erase(at);
-  wrote_at_ = monotonic_now();
   if (word.kind == Kind::kTaken) {
     handlers_.on_sent(lent.block, Via::kSharedMemory);
   } else {
@@ -289,6 +310,7 @@ void StreamLane::read() {
 
 // False: the lane has broken, or its sink has no room.
 bool StreamLane::read_some() {
+  pulled_ = 0;
   std::vector<net::UniqueFd> fds;  // those that come are closed
   for (std::size_t budget = kTurnBytes; budget > 0;) {
     if (!take_buffered()) return false;
@@ -363,8 +385,9 @@ bool StreamLane::take_word(const LaneWord& word) {
             Incoming{.block = word.block, .to = handlers_.on_header(word.block), .left = word.block.bytes};
         break;
       case Kind::kInPlace: ok = take_place(word); break;
+      case Kind::kReading:
       case Kind::kTaken:
-      case Kind::kSendIt: ok = give_back(word); break;
+      case Kind::kSendIt: ok = hear_of_lent(word); break;
       default:
         ok = error(Errc::kCorruptData,
                    "word of kind " + std::to_string(static_cast<std::uint32_t>(word.kind)) + " of a lane");
@@ -419,7 +442,7 @@ Status StreamLane::take_place(const LaneWord& word) {
     return {};
   }
   pulls_.push_back({.block = word.block, .to = to, .left = word.block.bytes, .place = word.place});
-  if (pulls_.size() == 1) pull();
+  if (pulls_.size() == 1 && pulled_ < kTurnBytes) pull();
   if (!pulls_.empty() && !broken_) handlers_.on_pull();
   return {};
 }
@@ -436,34 +459,41 @@ bool StreamLane::pull() {
 
 // False: there is no room for it.
 bool StreamLane::pull_from(Incoming& in) {
+  const BlockHeader block = in.block;
   const auto space = in.room();
   if (!space) {
-    end_pull(in.block);
+    end_pull(block);
     return true;
   }
   if (space->empty()) return false;
   const Peeked got = read_of(*peer_, in.place, space->first(std::min(space->size(), kPullBytes)));
-  const BlockHeader block = in.block;
-  if (got.errnum == ESRCH || (got.errnum != 0 && in.left < block.bytes)) {
+  if (got.errnum == ESRCH || (got.errnum != 0 && in.to->sink != nullptr)) {
     broke(error(Errc::kUnavailable, std::string("reading the peer's memory: ") + std::strerror(got.errnum)));
   } else if (got.errnum != 0) {
-    pulls_.erase(
-        std::find_if(pulls_.begin(), pulls_.end(), [&](const Incoming& p) { return p.block == block; }));
+    remove_pull(block);
     handlers_.on_put_back(block);
     say(Kind::kSendIt, block);
   } else {
     in.came(got.bytes);
-    read_at_ = monotonic_now();
-    if (in.left == 0) end_pull(block);
+    pulled_ += got.bytes;
+    read_at_ = in.moved_at = monotonic_now();
+    if (in.left == 0) {
+      end_pull(block);
+    } else if (in.moved_at - in.told_at >= kTellEach) {
+      if (std::exchange(in.told_at, in.moved_at) != 0) say(Kind::kReading, block);
+    }
   }
   return true;
 }
 
-void StreamLane::end_pull(const BlockHeader& block) {
+void StreamLane::remove_pull(const BlockHeader& block) {
+  std::erase_if(pulls_, [&](const Incoming& in) { return in.block == block; });
+}
+
+void StreamLane::end_pull(BlockHeader block) {
   // What was read is what was meant only if the peer's memory was still what it said it was.
   if (stream_->peer_closed()) return broke(error(Errc::kUnavailable, net::ByteStream::kEndOfStream));
-  pulls_.erase(
-      std::find_if(pulls_.begin(), pulls_.end(), [&](const Incoming& in) { return in.block == block; }));
+  remove_pull(block);
   handlers_.on_received(block, Via::kSharedMemory);
   say(Kind::kTaken, block);
 }

@@ -41,7 +41,8 @@ struct LaneWord {
     kCopies,     // it has not
     kBlock,      // its bytes follow
     kInPlace,    // they lie at `place` of the speaker's memory, until it hears one of these two
-    kTaken,      // of a block of the hearer's: not needed any more
+    kReading,    // of a block of the hearer's: some of it has been read since the last one
+    kTaken,      // the same: not needed any more
     kSendIt,     // the same: it could not be read there, and is to come as a kBlock
   };
   Kind kind = Kind::kBegin;
@@ -93,6 +94,10 @@ class StreamLane {
   // When the stream, or the peer, took or brought something last, by monotonic_now().
   TimeNs wrote_at() const { return wrote_at_; }
   TimeNs read_at() const { return read_at_; }
+  // When some of this one was received last, or was read by the peer. 0: it waits its turn, or is none.
+  TimeNs received_at(const BlockHeader& block) const;
+  TimeNs lent_at(const BlockHeader& block) const;
+  bool is_lent(const BlockHeader& block) const;  // announced in place, and not taken yet
   // The rest of what is being received goes nowhere.
   void drop(const BlockHeader& block);
   // A source has more, or a sink has room.
@@ -121,12 +126,15 @@ class StreamLane {
     std::uint64_t left = 0;                      // bytes
     std::uint64_t place = 0;                     // of what comes next, in the peer's memory
     bool unwanted = false;                       // its sink wants no more of it
+    TimeNs moved_at = 0;                         // some of it came
+    TimeNs told_at = 0;                          // and the peer was told
     std::optional<std::span<std::byte>> room();  // at most `left`; none: it goes nowhere
     void came(std::size_t bytes);
   };
   struct Lent {
     BlockHeader block;
     const std::byte* from = nullptr;
+    TimeNs moved_at = 0;  // some of it was read
   };
   // For one system call.
   struct Gathered {
@@ -142,10 +150,11 @@ class StreamLane {
   bool take_word(const LaneWord& word);
   Status begin(const LaneWord& word);
   Status take_place(const LaneWord& word);
-  Status give_back(const LaneWord& word);
+  Status hear_of_lent(const LaneWord& word);
   bool take_payload();
   bool pull_from(Incoming& block);
-  void end_pull(const BlockHeader& block);
+  void end_pull(BlockHeader block);  // a copy: it is not of what is removed
+  void remove_pull(const BlockHeader& block);
   Result<std::span<const std::byte>> rest_of(const Outgoing& out) const;
   bool is_ready(const Outgoing& out) const;
   void refuse_failed();
@@ -164,6 +173,8 @@ class StreamLane {
   std::size_t begin_ = 0, end_ = 0;
   std::optional<Incoming> incoming_;  // through the stream
   std::deque<Incoming> pulls_;        // what lies in the peer's memory
+  std::size_t pulled_ = 0;            // bytes, in this turn of reading
+  std::size_t words_ = 0;             // said, and not written
   std::optional<pid_t> peer_;         // whose memory can be read
   TimeNs wrote_at_ = 0, read_at_ = 0;
   bool in_place_ = false;           // may be tried

@@ -3,6 +3,8 @@
 
 #include <tilewise/base/prng.h>
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -463,6 +465,54 @@ TEST_CASE("a sink takes a block in place as it has room, and others pass it mean
   }
 }
 
+TEST_CASE("of several blocks in place the one that is not wanted ends, and no other") {
+  TwoLanes l(TwoLanes::kSockets);
+  const auto large = block(1'000'000, 1);
+  Cup full, unwanted;
+  unwanted.size = 200'000;
+  l.other.sinks[1] = &full, l.other.sinks[2] = &unwanted;
+  l.other.places[3].resize(large.size()), l.other.places[4].resize(large.size());
+  for (std::uint64_t i = 1; i <= 4; ++i) l.one.lane->send(header_of(i, large.size()), large.data());
+  l.until([&] { return l.other.announced.size() == 4; });
+  REQUIRE(l.other.received.empty());
+  unwanted.wanted = false;
+  CHECK(pull_all(l.other));
+  CHECK(l.other.received == std::vector<std::uint64_t>{2, 3, 4});
+  CHECK(l.other.places[3] == large);
+  CHECK(l.other.places[4] == large);
+  l.until([&] { return l.one.sent.size() == 3; });
+  CHECK(l.one.lane->is_lent(header_of(1, large.size())));
+  CHECK(!l.one.lane->is_lent(header_of(2, large.size())));
+  CHECK(l.other.lane->received_at(header_of(1, large.size())) == 0);
+  full.size = large.size();
+  pull_all(l.other);
+  l.until([&] { return l.one.sent.size() == 4; });
+  CHECK(full.got == large);
+}
+
+TEST_CASE("a reader that takes its time says so") {
+  TwoLanes l(TwoLanes::kSockets);
+  const auto large = block(1'000'000, 1);
+  const BlockHeader one = header_of(1, large.size());
+  Cup sink;
+  sink.size = 1'000;
+  l.other.sinks[1] = &sink;
+  l.one.lane->send(one, large.data());
+  l.until([&] { return l.other.announced.size() == 1; });
+  l.settle();
+  CHECK(l.one.lane->is_lent(one));
+  CHECK(l.one.lane->lent_at(one) == 0);
+  const TimeNs from = monotonic_now();
+  while (l.one.lane->lent_at(one) == 0 && monotonic_now() - from < kPatience) {
+    sink.full = 0;
+    l.other.lane->pull();
+    l.settle();
+  }
+  CHECK(l.one.lane->lent_at(one) > from);
+  CHECK(l.other.lane->received_at(one) > from);
+  CHECK(l.other.received.empty());
+}
+
 TEST_CASE("what a peer says of its memory is not believed") {
   TwoLanes l;
   const auto large = block(1 << 20, 1);
@@ -503,6 +553,23 @@ TEST_CASE("what a peer says of its memory is not believed") {
     l.until([&] { return side.received.size() == 1; });
     CHECK(side.places[7] == large);
     CHECK(side.broken.empty());
+  }
+  SUBCASE("in the middle") {
+    // Two pages, of which the second is not there.
+    const std::size_t page = 4096, readable = 256 * page;
+    void* const at =
+        ::mmap(nullptr, 2 * readable, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(at != MAP_FAILED);
+    REQUIRE(::munmap(static_cast<std::byte*>(at) + readable, readable) == 0);
+    side.places[7].resize(2 * readable);
+    const BlockHeader longer = header_of(7, 2 * readable);
+    write(bytes_of(
+        LaneWord{.kind = Kind::kInPlace, .place = std::bit_cast<std::uintptr_t>(at), .block = longer}));
+    pull_all(side);
+    CHECK(hear().kind == Kind::kSendIt);
+    CHECK(side.put_back == std::vector<std::uint64_t>{7});
+    CHECK(side.broken.empty());
+    ::munmap(at, readable);
   }
   SUBCASE("a sender that closes while it is read has not given what it said") {
     write(bytes_of(LaneWord{

@@ -169,15 +169,21 @@ TimeNs UcxEngine::Impl::later_deadline(const Op& op, TimeNs now) const {
   if (found == peers.end() || op.kind != device::Kind::kHost || op.failure.code != Errc::kOk) return 0;
   const Peer& peer = *found->second;
   if (!peer.streams || !peer.lane || (op.stream == nullptr && op.active)) return 0;
-  const bool its_own = !op.sending && op.active;
-  if (!its_own && now - op.began >= kMostDeadlines * options.deadline_ns) return 0;
+  if (const TimeNs own = op.sending ? peer.lane->lent_at(op.header) : peer.lane->received_at(op.header);
+      own > 0)
+    return own + options.deadline_ns;
+  if (now - op.began >= kMostDeadlines * options.deadline_ns) return 0;
   return (op.sending ? peer.lane->wrote_at() : peer.lane->read_at()) + options.deadline_ns;
 }
 
-// Past its time, and half written. True: it is to be looked at again one grace later.
+// Past its time, and half written or lent. True: it is to be looked at again one grace later.
 bool UcxEngine::Impl::makes_headway(Op& op, TimeNs now) {
   Peer& peer = *op.stream;
-  if (peer.lane && now - peer.lane->wrote_at() < options.grace_ns) return true;
+  if (peer.lane) {
+    const bool lent = peer.lane->is_lent(op.header);  // then others that are moved say nothing of it
+    const TimeNs moved = lent ? peer.lane->lent_at(op.header) : peer.lane->wrote_at();
+    if (now - moved < options.grace_ns) return true;
+  }
   broken_streams.emplace_back(
       peer.cookie,
       error(Errc::kTimeout, "the data connection to a peer was closed because sending transfer " +

@@ -101,7 +101,8 @@ Status UcxEngine::Impl::init() {
   };
   // Without its shared memory: whoever is killed while it writes into a process's queue there leaves it deaf to all its host. What goes
   // inside a host has a stream (docs/design/data-connections.md).
-  set("TLS", options.transports.empty() ? "^posix,sysv" : options.transports, !options.transports.empty());
+  set("TLS", options.transports.empty() ? "^posix,sysv,xpmem" : options.transports,
+      !options.transports.empty());
   set("NET_DEVICES", options.net_devices, false);
   set("KEEPALIVE_INTERVAL", "1s", false);
   ucp_params_t params{};

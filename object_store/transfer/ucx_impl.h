@@ -4,7 +4,7 @@
 // An op is in exactly one state: kWaiting (a receive of which UCX knows nothing), kActive (UCX holds its
 // memory), or finished, which means that it left `ops` and lies in `finished` until progress() delivers it. A
 // given-up active op (failure set) stays active until UCX completes it: that is the quarantine. What goes over a stream
-// knows none: it is let go at once.
+// is let go at once, but for sends of which a part has been written, or which the peer reads in place.
 //
 // UCX calls back inside ucp_worker_progress(), ucp_ep_close_nbx() and the posting calls. Those callbacks only
 // touch tables; closing, connecting and calling `done` happen in progress() after UCX has returned.

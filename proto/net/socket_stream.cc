@@ -110,6 +110,8 @@ class SocketStream : public ByteStream {
   void close() override {
     if (std::exchange(state_->closed, true)) return;
     error_code ignored;
+    // A child that was forked at this moment has the socket too: the peer is to see its end all the same.
+    if (unix_) state_->socket.shutdown(Socket::shutdown_both, ignored);
     state_->socket.close(ignored);
     std::atomic_thread_fence(std::memory_order_seq_cst);  // before whatever becomes of this process's memory
     auto dropped = std::pair(std::move(state_->on_readable), std::move(state_->on_writable));

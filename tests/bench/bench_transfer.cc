@@ -358,9 +358,10 @@ void bench_copy(const Settings& settings, Report& report) {
         ours.push_back(one * 1e-9);
         if (two) theirs.push_back(two->bytes_per_second * 1e-9);
       }
-      if (theirs.empty()) {
-        report.note(std::string("no ucx_perftest here: copying ") + size.name + " over " + way.name + " " +
-                    std::to_string(median(ours)) + " GB/s");
+      if (theirs.empty() || !streams(way.how)) {
+        report.note(std::string("copying ") + size.name + ", " + way.name + ": " +
+                    std::to_string(median(ours)) + " GB/s; ucx_perftest " +
+                    (theirs.empty() ? "is not here" : std::to_string(median(theirs))));
         continue;
       }
       report.at_least({.metric = std::string("copying transfer, ") + size.name + ", " + way.name,

@@ -215,6 +215,39 @@ TEST_CASE("more blocks than a call reads one by one") {
   check_line(cluster.session, numbers(700'000, 11), 20'000);  // 35 of values and as many of numbers
 }
 
+// Columns are put in order before windows are cut out of them. Few different values: most neighbours are told apart by their numbers.
+TEST_CASE("very many blocks") {
+  TestCluster cluster(
+      {"room", {.workers = 1, .host_devices = 2, .use_cuda = false, .memory_bytes = 1 << 30}});
+  const std::int64_t blocks = 129, block = 272'000, n = (blocks - 1) * block + 1'000;
+  std::vector<std::int8_t> a(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i)
+    a[static_cast<std::size_t>(i)] = static_cast<std::int8_t>((i * 2'654'435'761u >> 7) % 251 - 125);
+  const Array x = cluster.session.from_memory(a, {n}, {.block = {block}});
+  const Array order = argsort(x);
+  REQUIRE(order.grid().block_count() == blocks);  // they were not put together
+  const Ints got = order.get<std::int64_t>();
+  REQUIRE(static_cast<std::int64_t>(got.size()) == n);
+  std::vector<bool> seen(a.size());
+  std::int64_t wrong = 0, again = 0, before = -1;
+  for (const std::int64_t i : got) {
+    if (i < 0 || i >= n) {
+      ++wrong;
+      continue;
+    }
+    const auto at = static_cast<std::size_t>(i);
+    again += seen[at];
+    seen[at] = true;
+    if (before >= 0) {
+      const std::int8_t last = a[static_cast<std::size_t>(before)];
+      wrong += last > a[at] || (last == a[at] && before > i);
+    }
+    before = i;
+  }
+  CHECK(again == 0);
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("lines of matrices, of stacks, and of arrays that have no dimension to spare") {
   for (const Form& form : kForms) {
     INFO(form.name);

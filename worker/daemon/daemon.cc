@@ -145,14 +145,16 @@ Status Daemon::check_lanes() const {
   const bool cuda = std::any_of(devices_.begin(), devices_.end(), [](const device::Device* device) {
     return device->info().kind == device::Kind::kCuda;
   });
-  if (!cuda || exchange_->takes(device::Kind::kCuda)) return {};
-  const std::string why = "this UCX was built without CUDA";
-  if (options_.strict_lanes && !options_.map_peers) {
-    return error(Errc::kLaneDenied, why + ": GPU memory could cross processes through the host only");
+  if (!cuda) return {};
+  if (!options_.map_peers) {
+    const std::string why = "memory is not shared (--no-map)";
+    if (options_.strict_lanes)
+      return error(Errc::kLaneDenied, why + ": GPU memory could cross processes through the host only");
+    daemon::log_warn("GPU memory crosses processes through the host", {{"why", why}});
+  } else if (!exchange_->takes(device::Kind::kCuda)) {
+    daemon::log_warn("GPU memory crosses to other hosts through this one's",
+                     {{"why", "this UCX was built without CUDA"}});
   }
-  daemon::log_warn(options_.map_peers ? "GPU memory crosses to other hosts through this one's"
-                                      : "GPU memory crosses processes through the host",
-                   {{"why", why}});
   return {};
 }
 

@@ -26,7 +26,7 @@ class Source {
 
 class Sink {
  public:
-  // Where the next bytes go; empty: there is no room yet, and nothing is read from this stream until there is; nothing at all: the
+  // Where the next bytes go; empty: there is no room yet, and what comes behind it in the stream waits (not what lies in another process); nothing at all: the
   // rest of the block is not wanted, and goes nowhere.
   virtual std::optional<std::span<std::byte>> room() = 0;
   virtual void came(std::size_t bytes) = 0;  // so many lie there

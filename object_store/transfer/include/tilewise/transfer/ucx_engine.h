@@ -77,7 +77,7 @@ struct StreamHooks {
 class UcxEngine {
  public:
   // Settings that UCX takes from the process only, and permission for peers to read this process's memory in place where Linux asks for
-  // that (Yama). What the user has set stays. create() calls it too; a program with threads calls it
+  // that (Yama). What the user has set in the environment stays. create() calls it too; a program with threads calls it
   // first thing in main(), because it changes the environment.
   static void prepare_process();
 
@@ -111,8 +111,8 @@ class UcxEngine {
   // go; what still comes under it is refused.
   void rename_peer(const Cookie& from, const Cookie& to);
 
-  // Host memory goes over a plain stream between the two processes, not over UCX: for peers on other hosts, where UCX would
-  // use TCP too. (Debian's UCX 1.13 ends the process when its connections are reset at a bad moment, and where it does not,
+  // Host memory goes over a plain stream between the two processes, not over UCX: for peers of this host, and on other hosts where UCX
+  // would use TCP too. (Debian's UCX 1.13 ends the process when its connections are reset at a bad moment, and where it does not,
   // memory that it has let go of may still be written.) What is sent before there is a stream waits for it, as long as a
   // transfer may last.
   void set_stream_hooks(StreamHooks hooks);
