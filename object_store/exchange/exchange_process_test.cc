@@ -227,6 +227,41 @@ TEST_CASE("processes in PID namespaces of their own exchange blocks, each as it 
   }
 }
 
+TEST_CASE("a peer that was stopped for longer than a deadline has another data connection, and the same link") {
+  auto loop = make_loop();
+  Child child(false);
+  Options options = child_options(false, true);
+  options.ucx.deadline_ns = 300 * kMillisecond;
+  options.ucx.grace_ns = 200 * kMillisecond;
+  Node node(*loop, 1, std::move(options));
+  node.exchange->peer_joined(child.info());
+  std::vector<std::byte> memory(static_cast<std::size_t>(kBytes));
+  const auto fetch = [&](std::uint64_t number) {
+    End end;
+    node.exchange->receive(WorkerId{2}, number, memory.data(), kBytes, kHost, into(end));
+    REQUIRE(node.exchange->send(WorkerId{2}, grant_of(number)));
+    REQUIRE(loop->run_until([&] { return end.times > 0; }, kPatience));
+    return end.code();
+  };
+  REQUIRE(loop->run_until([&] { return node.ready.contains(WorkerId{2}); }, kPatience));
+  CHECK(fetch(20) == Errc::kOk);
+  child.kill(SIGSTOP);
+  End sending;
+  node.exchange->transmit(WorkerId{2}, 21, memory.data(), kBytes, kHost, into(sending));
+  REQUIRE(loop->run_until([&] { return sending.times > 0; }, kPatience));
+  CHECK(sending.code() == Errc::kTimeout);  // and nobody reads that memory any more
+  CHECK(node.exchange->ucx_counters().quarantined == 0);
+  child.kill(SIGCONT);
+  std::uint64_t number = 22;
+  const TimeNs until = monotonic_now() + kPatience;
+  while (fetch(number) != Errc::kOk && monotonic_now() < until) ++number;
+  CHECK(monotonic_now() < until);
+  CHECK(std::memcmp(memory.data(), "child's memory", 14) == 0);
+  CHECK(node.exchange->ucx_counters().streams >= 2);
+  CHECK(node.unreachable.empty());
+  CHECK(node.exchange->counters().breaks == 0);
+}
+
 TEST_CASE("a stopped peer is not noticed here; losing it by decree frees what it held") {
   auto loop = make_loop();
   Child child(false);
