@@ -180,6 +180,14 @@ TEST_CASE("bytes from another process over the copying lane, and its death in th
     CHECK(monotonic_now() - killed < 10 * kSecond);
     CHECK(never.code() == Errc::kUnavailable);
     CHECK(never.times == 1);
+    // Asked for now it waits until the scheduler has spoken, as what was under way would if it were asked for again.
+    End late;
+    node.exchange->receive(WorkerId{2}, 14, memory.data(), kBytes, kHost, into(late));
+    loop->run_until([] { return false; }, 100 * kMillisecond);
+    CHECK(late.times == 0);
+    node.exchange->peer_lost(WorkerId{2});
+    REQUIRE(loop->run_until([&] { return late.times > 0; }, kPatience));
+    CHECK(late.code() == Errc::kWorkerLost);
     CHECK(node.exchange->ucx_counters().quarantined == 0);
   }
 }
@@ -227,7 +235,8 @@ TEST_CASE("processes in PID namespaces of their own exchange blocks, each as it 
   }
 }
 
-TEST_CASE("a peer that was stopped for longer than a deadline has another data connection, and the same link") {
+TEST_CASE(
+    "a peer that was stopped for longer than a deadline has another data connection, and the same link") {
   auto loop = make_loop();
   Child child(false);
   Options options = child_options(false, true);

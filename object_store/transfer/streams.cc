@@ -169,10 +169,11 @@ TimeNs UcxEngine::Impl::later_deadline(const Op& op, TimeNs now) const {
   if (found == peers.end() || op.kind != device::Kind::kHost || op.failure.code != Errc::kOk) return 0;
   const Peer& peer = *found->second;
   if (!peer.streams || !peer.lane || (op.stream == nullptr && op.active)) return 0;
+  const TimeNs margin = op.sending ? kSenderMargin : 0;
   if (const TimeNs own = op.sending ? peer.lane->lent_at(op.header) : peer.lane->received_at(op.header);
       own > 0)
-    return own + options.deadline_ns;
-  if (now - op.began >= kMostDeadlines * options.deadline_ns) return 0;
+    return own + options.deadline_ns + margin;
+  if (now - op.began >= kMostDeadlines * options.deadline_ns + margin) return 0;
   return (op.sending ? peer.lane->wrote_at() : peer.lane->read_at()) + options.deadline_ns;
 }
 

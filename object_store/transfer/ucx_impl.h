@@ -28,6 +28,11 @@ namespace tilewise::transfer {
 constexpr TimeNs kNever = TimeNs{1} << 62;
 constexpr unsigned kAmId = 7;  // of data messages
 
+// A receiver may read the sender's memory directly. It counts from before the sender does and distrusts what
+// came after its own deadline; the sender keeps the bytes in place until well after that. (Over a stream the receiver looks whether the
+// sender has closed it.)
+constexpr TimeNs kSenderMargin = kSecond;
+
 using AmHeader = BlockHeader;  // first bytes of every data message
 
 struct CookieHash {

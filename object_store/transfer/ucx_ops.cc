@@ -5,10 +5,6 @@ namespace tilewise::transfer {
 namespace {
 
 constexpr std::int64_t kMaxTransferBytes = std::int64_t{1} << 46;
-// A receiver may read the sender's memory directly. It counts from before the sender does and distrusts what
-// came after its own deadline; the sender keeps the bytes in place until well after that. (Over a stream the receiver looks whether the
-// sender has closed it.)
-constexpr TimeNs kSenderMargin = kSecond;
 
 void on_sent(void* request, ucs_status_t status, void* user_data) {
   Op& op = *static_cast<Op*>(user_data);

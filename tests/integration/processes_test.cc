@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <csignal>
 #include <fstream>
+#include <thread>
 
 #include "harness.h"
+#include "proxy.h"
 
 using namespace tilewise;
 using namespace tilewise::testing;
@@ -314,4 +316,24 @@ TEST_CASE("another token, or another version, does not get in") {
       run({worker_program(), "--scheduler", cluster.address(), "--token-file", other, "--log-level", "off"}),
       1, "unauthenticated");
   CHECK(cluster.tool({"status"}).code == 0);
+}
+
+// As one that is killed while a worker proves itself.
+TEST_CASE("a scheduler that closes once in the middle of the handshake is asked once more") {
+  Cluster cluster({.workers = 0});
+  Proxy proxy(cluster.address());
+  proxy.hold(true, false);  // the scheduler's greeting comes, the worker's word does not get there
+  std::thread breaks([&] {
+    while (proxy.links() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    proxy.hold(false, false);
+    proxy.reset();
+  });
+  cluster.add_worker({}, proxy.address());
+  breaks.join();
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(1, kPatience));
+  CHECK(proxy.links() == 2);
+  CHECK(sum(session.ones({10})).item<double>() == 10);
 }

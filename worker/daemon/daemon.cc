@@ -193,7 +193,10 @@ void Daemon::on_connected(Result<std::unique_ptr<net::Link>> link) {
   const std::string where = "scheduler " + options_.scheduler.to_string() + ": ";
   if (!link) {
     const Error& why = link.error();
-    const bool hopeless = why.code == Errc::kUnauthenticated || why.code == Errc::kVersionMismatch;
+    // A scheduler that is killed at this moment closes the connection as one does that knows another token: that one does so again.
+    const bool refused = why.code == Errc::kUnauthenticated;
+    const bool hopeless = (refused && refused_) || why.code == Errc::kVersionMismatch;
+    refused_ = refused;
     if (hopeless || monotonic_now() + kRetryNs > give_up_at_)
       return end(error(why.code, where + why.message));
     daemon::log_debug("no scheduler yet", {{"why", to_string(why)}});

@@ -88,6 +88,7 @@ class Daemon {
   std::size_t log_applied_ = 0;  // entries of the first
   TimeNs give_up_at_ = 0;
   net::TimerId retry_ = 0, timer_ = 0;
+  bool refused_ = false;  // by the scheduler, as if the token were another one, at the attempt before
   TimeNs timer_at_ = 0;
   bool ended_ = false;
 };
