@@ -236,8 +236,7 @@ TimeNs Core::Impl::next_deadline() const {
     if (device.memory_freed) return now;  // when the last step had come to rest: by queues that have ended
   TimeNs next = leaving_deadline();
   if (probing) next = std::min(next, probing->until);
-  if (!dirty.empty() || lanes_dirty || tiers_dirty || log_moved)
-    next = std::min(next, last_report + options.report_ns);
+  if (has_news()) next = std::min(next, last_report + options.report_ns);
   if (stage == Stage::kWorks) {
     for (const DeviceState& device : devices) {
       if (stuck_task(device) == kNone) continue;  // or something will happen: then is the time to look again

@@ -254,8 +254,27 @@ TEST_CASE("a receive whose memory the transport does not let go of is asked for 
   lists.step({held});  // once more says nothing new
   const auto used = [&] { return lists.core->device_stats()[0].bytes_used; };
   const std::int64_t before = used();
-  lists.step({TransferDone{first.transfer, {Errc::kTimeout, "hung"}, msg::Lane::kTcp}});
-  CHECK(used() < before);
+  SUBCASE("and is free when it does") {
+    lists.step({TransferDone{first.transfer, {Errc::kTimeout, "hung"}, msg::Lane::kTcp}});
+    CHECK(used() < before);
+  }
+  SUBCASE("which is told, also when all is over") {
+    std::optional<std::int64_t> told;
+    const auto hear = [&](const Actions& actions) {
+      for (const msg::Message& m : actions.to_scheduler)
+        if (const auto* progress = std::get_if<msg::Progress>(&m)) told = progress->devices.at(0).bytes_used;
+      lists.now += 100 * kMillisecond;
+    };
+    const auto pass = [&](std::vector<Event> events) { hear(lists.step(std::move(events))); };
+    hear(lists.completed(1));
+    hear(lists.log({msg::Release{{ArrayId{10}, ArrayId{11}}}, msg::Retire{{OpId{1}, OpId{2}}}}));
+    for (int i = 0; i < 3; ++i) pass({});
+    CHECK(told == used());
+    CHECK(used() > 0);
+    CHECK(lists.core->next_deadline() > lists.now + kSecond);  // there is nothing to tell
+    pass({TransferDone{first.transfer, {Errc::kTimeout, "hung"}, msg::Lane::kTcp}});
+    CHECK(told == 0);
+  }
 }
 
 TEST_CASE("a log with a gap waits for what is missing, up to so many entries, and then ends its worker") {

@@ -213,7 +213,8 @@ struct DeviceState {
   std::array<std::int64_t, kTiers> spilled_bytes{};                // of copies that are there only
   std::array<std::int64_t, kTiers> written_bytes{}, read_bytes{};  // so far, as are the next
   std::int64_t blocks_written = 0, blocks_read_back = 0;
-  std::int64_t bytes_high = 0;  // since the last report
+  std::int64_t bytes_high = 0;   // since the last report
+  std::int64_t told_in_use = 0;  // of the arena, in that
   std::optional<Clearing> clearing;
   std::optional<alloc::Extent> cleared;  // what has come of one, until the end of the worker's step
   // By Room: for so many bytes, or more, no range can be cleared as things are.

@@ -24,8 +24,17 @@ std::uint64_t Core::Impl::log_told() {
   return (ending.empty() ? log_next : ending.front().entry) - 1;
 }
 
+// What is told of memory is to be true when all is over, too: what a transport or a kernel still held comes free later than the last
+// array.
+bool Core::Impl::has_news() const {
+  if (!dirty.empty() || lanes_dirty || tiers_dirty || log_moved) return true;
+  return array_by_id.empty() && std::any_of(devices.begin(), devices.end(), [](const DeviceState& device) {
+           return device.arena.bytes_in_use() != device.told_in_use;
+         });
+}
+
 void Core::Impl::report() {
-  if (dirty.empty() && !lanes_dirty && !tiers_dirty && !log_moved) return;
+  if (!has_news()) return;
   if (!report_now && now - last_report < options.report_ns) return;
   msg::Progress progress;
   progress.log_applied = log_told();
@@ -40,7 +49,10 @@ void Core::Impl::report() {
   }
   dirty.clear();
   progress.devices = device_stats();
-  for (DeviceState& device : devices) device.bytes_high = 0;
+  for (DeviceState& device : devices) {
+    device.bytes_high = 0;
+    device.told_in_use = device.arena.bytes_in_use();
+  }
   if (std::exchange(lanes_dirty, false)) {
     for (const msg::LaneStats& lane : lanes) {
       if (lane.transfers > 0) progress.lanes.push_back(lane);

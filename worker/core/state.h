@@ -470,6 +470,7 @@ struct Core::Impl {
   void report_pairs(std::vector<msg::PairStats>& out_pairs);
 
   // Reports (report.cc)
+  bool has_news() const;
   void report();
   std::uint64_t log_told();
   void mark_dirty(Slot op, std::uint16_t device);
