@@ -159,11 +159,16 @@ TEST_CASE("bytes from another process over the copying lane, and its death in th
     Child child(false, in_place);
     Node node(*loop, 1, child_options(true, in_place));
     node.exchange->peer_joined(child.info());
-    REQUIRE(loop->run_until([&] { return node.ready.contains(WorkerId{2}); }, kPatience));
+    std::vector<std::byte> memory(static_cast<std::size_t>(kBytes));
+    End early, good, never;
+    node.exchange->receive(WorkerId{2}, 11, memory.data(), kBytes, kHost, into(early));  // waits for the link
+    REQUIRE(node.exchange->send(WorkerId{2}, grant_of(11)));
+    REQUIRE(loop->run_until([&] { return early.times > 0; }, kPatience));
+    CHECK(early.code() == Errc::kOk);
+    REQUIRE(node.ready.contains(WorkerId{2}));
     CHECK(!node.ready[WorkerId{2}]);
     CHECK(!node.exchange->shares_ring(WorkerId{2}));  // who shares no memory shares none
-    std::vector<std::byte> memory(static_cast<std::size_t>(kBytes));
-    End good, never;
+    std::fill(memory.begin(), memory.end(), std::byte{});
     node.exchange->receive(WorkerId{2}, 12, memory.data(), kBytes, kHost, into(good));
     REQUIRE(node.exchange->send(WorkerId{2}, grant_of(12)));
     REQUIRE(loop->run_until([&] { return good.times > 0; }, kPatience));

@@ -418,10 +418,8 @@ TEST_CASE("each on a thread of its own") {
     for (const msg::Grant& grant : batch.grants) echoed += grant.transfer == echoed + 2;
   };
   std::jthread thread([&] { loops[0]->run(); });
-  b.exchange->receive(a.id, 1, in.data(), 300'000, kHost,
-                      [](Status, msg::Lane) {});  // too early: no link yet
+  b.exchange->receive(a.id, 1, in.data(), 300'000, kHost, into(received));  // waits for the link
   REQUIRE(loops[1]->run_until([&] { return b.ready.contains(a.id); }, kPatience));
-  b.exchange->receive(a.id, 1, in.data(), 300'000, kHost, into(received));
   for (std::uint64_t i = 1; i <= kMany + 1; ++i) REQUIRE(b.exchange->send(a.id, grant_of(i)));
   CHECK(loops[1]->run_until([&] { return received.times > 0 && echoed == kMany; }, kPatience));
   CHECK(received.code() == Errc::kOk);

@@ -71,6 +71,7 @@ void Exchange::Impl::on_frame(ChannelId id, net::Frame& frame) {
     stop(peer.timer);
     ++counters.links;
     counters.ring_links += has_ring(peer);
+    for (Receive& held : std::exchange(peer.held, {})) begin_receive(peer.info.id, std::move(held));
     if (callbacks.on_ready) callbacks.on_ready(peer.info.id, peer.maps);
     return;
   }

@@ -91,7 +91,7 @@ struct Peer {
   std::uint64_t breaks = 0;      // so far
   TimeNs back_at = 0;            // when it was up again
   bool cut_off = false;          // the patience is over; attempts go on
-  std::deque<Receive> held;      // they begin when the link is there again
+  std::deque<Receive> held;      // they begin when the link is there, or there again
   // Ways through a third process (relays.cc); only who dials has these.
   WorkerId via, last_relay;  // of the link there is, or was; asked last
   TimeNs sought_since = 0;   // that there is no link

@@ -181,10 +181,10 @@ void Exchange::receive(WorkerId from, std::uint64_t transfer, transfer::Sink& to
 
 void Exchange::Impl::receive(WorkerId from, Receive receive) {
   Peer* peer = find(from);
-  // Its deadline is not to begin before its grant can leave; and of a peer that is given up nothing comes until the scheduler has spoken:
-  // whoever was told so at once would ask again at once.
-  const bool waits = peer != nullptr &&
-                     (peer->state == Peer::State::kFailed || (peer->ready && peer->broken && !peer->cut_off));
+  // Its deadline is not to begin before its grant can leave; and of a peer that is given up nothing comes until the scheduler has spoken.
+  // Whoever was told of either at once would ask again at once.
+  const bool waits = peer != nullptr && (peer->state == Peer::State::kFailed ||
+                                         ((!peer->ready || peer->broken) && !peer->cut_off));
   if (!waits) return begin_receive(from, std::move(receive));
   const auto same = [&](const Receive& held) { return held.transfer == receive.transfer; };
   if (std::any_of(peer->held.begin(), peer->held.end(), same)) return;
