@@ -21,15 +21,8 @@ constexpr std::size_t kCallBytes = 1 << 20;  // of one system call: more would o
 constexpr std::size_t kTurnBytes = 8 << 20;  // each way, then others have their turn
 constexpr std::size_t kPullBytes = 512 << 10;
 constexpr TimeNs kTellEach = 200 * kMillisecond;  // that a block is being read
-constexpr std::size_t kMostWords = 256 << 10;     // unwritten; more than blocks can be under way both ways
+constexpr std::size_t kMostOutgoing = 256 << 10;  // more than blocks can be under way, and words of them
 constexpr std::uint64_t kMaxBlockBytes = std::uint64_t{1} << 46;
-
-Cookie random_proof() {
-  std::random_device random;
-  Cookie proof;
-  for (std::byte& byte : proof) byte = static_cast<std::byte>(random());
-  return proof;
-}
 
 // Bytes read, at least one; or errno.
 struct Peeked {
@@ -49,11 +42,18 @@ Peeked read_of(pid_t process, std::uint64_t place, std::span<std::byte> into) {
 
 }  // namespace
 
+Cookie random_cookie() {
+  std::random_device random;
+  Cookie cookie;
+  for (std::byte& byte : cookie) byte = static_cast<std::byte>(random());
+  return cookie;
+}
+
 StreamLane::StreamLane(std::unique_ptr<net::ByteStream> stream, bool dialled, Handlers handlers,
                        bool in_place)
     : stream_(std::move(stream)),
       handlers_(std::move(handlers)),
-      proof_(random_proof()),
+      proof_(random_cookie()),
       buffer_(kBufferBytes),
       in_place_(in_place && stream_->can_pass_fds()),  // else it is not of this host
       may_write_(dialled) {
@@ -97,7 +97,7 @@ void StreamLane::say(Kind kind, const BlockHeader& block) {
   const auto before = std::find_if(outgoing_.begin(), outgoing_.end(),
                                    [](const Outgoing& out) { return out.written == 0 && out.is_block(); });
   outgoing_.insert(before, {{.kind = kind, .block = block}});
-  if (++words_ > kMostWords)
+  if (outgoing_.size() > kMostOutgoing)
     return broke(error(Errc::kLimitExceeded, "a peer that says much and does not listen"));
   if (!write_waits_) write();
 }
@@ -180,19 +180,15 @@ bool StreamLane::withdraw(const BlockHeader& block) {
   const auto at = std::find_if(outgoing_.begin(), outgoing_.end(), [&](const Outgoing& out) {
     return out.is_block() && out.word.block == block;
   });
-  if (at == outgoing_.end()) return !is_lent(block);
+  if (at == outgoing_.end()) return !lent_at(block);
   if (at->written > 0) return false;
   outgoing_.erase(at);
   return true;
 }
 
-bool StreamLane::is_lent(const BlockHeader& block) const {
-  return std::any_of(lent_.begin(), lent_.end(), [&](const Lent& lent) { return lent.block == block; });
-}
-
-TimeNs StreamLane::lent_at(const BlockHeader& block) const {
+std::optional<TimeNs> StreamLane::lent_at(const BlockHeader& block) const {
   const auto at = std::find_if(lent_.begin(), lent_.end(), [&](const Lent& l) { return l.block == block; });
-  return at == lent_.end() ? 0 : at->moved_at;
+  return at == lent_.end() ? std::nullopt : std::optional(at->moved_at);
 }
 
 TimeNs StreamLane::received_at(const BlockHeader& block) const {
@@ -244,7 +240,6 @@ void StreamLane::consume(std::size_t bytes) {
     if (out.written < whole) return;
     const Outgoing done = out;
     outgoing_.pop_front();
-    if (!done.is_block() && done.word.kind != Kind::kBegin) --words_;
     if (done.word.kind == Kind::kBlock) handlers_.on_sent(done.word.block, via());
     if (done.word.kind == Kind::kInPlace) lent_.push_back({done.word.block, done.from});
   }
@@ -292,13 +287,9 @@ void StreamLane::drop(const BlockHeader& block) {
   if (incoming_ && incoming_->block == block) {
     incoming_->to.reset();
     if (std::exchange(no_room_, false)) read();
-    return;
+  } else if (remove_pull(block)) {
+    say(Kind::kTaken, block);
   }
-  const auto at =
-      std::find_if(pulls_.begin(), pulls_.end(), [&](const Incoming& in) { return in.block == block; });
-  if (at == pulls_.end()) return;
-  pulls_.erase(at);
-  say(Kind::kTaken, block);
 }
 
 void StreamLane::read() {
@@ -486,8 +477,8 @@ bool StreamLane::pull_from(Incoming& in) {
   return true;
 }
 
-void StreamLane::remove_pull(const BlockHeader& block) {
-  std::erase_if(pulls_, [&](const Incoming& in) { return in.block == block; });
+bool StreamLane::remove_pull(const BlockHeader& block) {
+  return std::erase_if(pulls_, [&](const Incoming& in) { return in.block == block; }) > 0;
 }
 
 void StreamLane::end_pull(BlockHeader block) {

@@ -52,6 +52,8 @@ struct LaneWord {
 };
 static_assert(sizeof(LaneWord) == 48);
 
+Cookie random_cookie();
+
 // Where a block's bytes go.
 struct Place {
   std::byte* memory = nullptr;
@@ -94,10 +96,9 @@ class StreamLane {
   // When the stream, or the peer, took or brought something last, by monotonic_now().
   TimeNs wrote_at() const { return wrote_at_; }
   TimeNs read_at() const { return read_at_; }
-  // When some of this one was received last, or was read by the peer. 0: it waits its turn, or is none.
+  // When some of this one was received last, or was read by the peer. 0: it waits its turn. None is lent: it is not in place, or taken.
   TimeNs received_at(const BlockHeader& block) const;
-  TimeNs lent_at(const BlockHeader& block) const;
-  bool is_lent(const BlockHeader& block) const;  // announced in place, and not taken yet
+  std::optional<TimeNs> lent_at(const BlockHeader& block) const;
   // The rest of what is being received goes nowhere.
   void drop(const BlockHeader& block);
   // A source has more, or a sink has room.
@@ -154,7 +155,7 @@ class StreamLane {
   bool take_payload();
   bool pull_from(Incoming& block);
   void end_pull(BlockHeader block);  // a copy: it is not of what is removed
-  void remove_pull(const BlockHeader& block);
+  bool remove_pull(const BlockHeader& block);
   Result<std::span<const std::byte>> rest_of(const Outgoing& out) const;
   bool is_ready(const Outgoing& out) const;
   void refuse_failed();
@@ -174,7 +175,6 @@ class StreamLane {
   std::optional<Incoming> incoming_;  // through the stream
   std::deque<Incoming> pulls_;        // what lies in the peer's memory
   std::size_t pulled_ = 0;            // bytes, in this turn of reading
-  std::size_t words_ = 0;             // said, and not written
   std::optional<pid_t> peer_;         // whose memory can be read
   TimeNs wrote_at_ = 0, read_at_ = 0;
   bool in_place_ = false;           // may be tried

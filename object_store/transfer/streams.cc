@@ -170,7 +170,8 @@ TimeNs UcxEngine::Impl::later_deadline(const Op& op, TimeNs now) const {
   const Peer& peer = *found->second;
   if (!peer.streams || !peer.lane || (op.stream == nullptr && op.active)) return 0;
   const TimeNs margin = op.sending ? kSenderMargin : 0;
-  if (const TimeNs own = op.sending ? peer.lane->lent_at(op.header) : peer.lane->received_at(op.header);
+  if (const TimeNs own =
+          op.sending ? peer.lane->lent_at(op.header).value_or(0) : peer.lane->received_at(op.header);
       own > 0)
     return own + options.deadline_ns + margin;
   if (now - op.began >= kMostDeadlines * options.deadline_ns + margin) return 0;
@@ -181,8 +182,8 @@ TimeNs UcxEngine::Impl::later_deadline(const Op& op, TimeNs now) const {
 bool UcxEngine::Impl::makes_headway(Op& op, TimeNs now) {
   Peer& peer = *op.stream;
   if (peer.lane) {
-    const bool lent = peer.lane->is_lent(op.header);  // then others that are moved say nothing of it
-    const TimeNs moved = lent ? peer.lane->lent_at(op.header) : peer.lane->wrote_at();
+    // Of one that is lent others that are moved say nothing.
+    const TimeNs moved = peer.lane->lent_at(op.header).value_or(peer.lane->wrote_at());
     if (now - moved < options.grace_ns) return true;
   }
   broken_streams.emplace_back(

@@ -1,7 +1,5 @@
 // What UCX says of itself is tried out before anything depends on it: a pattern goes from host memory to the memory in question and
 // back, between two ends of a connection to this very engine.
-#include <random>
-
 #include "ucx_impl.h"
 
 namespace tilewise::transfer {
@@ -10,13 +8,6 @@ namespace {
 
 constexpr std::int64_t kProofBytes = 64 << 10;  // more than is sent without asking first
 constexpr TimeNs kProofTime = 5 * kSecond;
-
-Cookie random_cookie() {
-  std::random_device random;
-  Cookie cookie;
-  for (std::byte& byte : cookie) byte = static_cast<std::byte>(random());
-  return cookie;
-}
 
 struct Outcome {
   int left = 2;

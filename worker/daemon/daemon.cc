@@ -67,7 +67,8 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
                        {"messages", d.exchange_->shares_ring(peer) ? "shared memory" : "socket"}});
     if (!mapped && d.exchange_->would_map(peer))
       daemon::log_warn(
-          "no shared memory for the link to a peer of this host: messages and blocks are copied through a "
+          "no shared memory for the link to a peer of this host: messages and small blocks are copied "
+          "through a "
           "socket",
           {{"id", peer.value}});
     d.runtime_->post(PeerReady{peer, mapped});

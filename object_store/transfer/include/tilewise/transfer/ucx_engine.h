@@ -37,16 +37,16 @@ enum class Via : std::uint8_t { kNone = 0, kSharedMemory, kRdma, kTcp, kCudaIpc,
 std::string_view name_of(Via via);
 
 struct UcxOptions {
-  std::string
-      transports;  // as UCX_TLS, e.g. "tcp"; empty: what the user has set, or UCX's choice but its shared memory
+  // As UCX_TLS, e.g. "tcp"; empty: what the user has set, or UCX's choice but its shared memory.
+  std::string transports;
   std::string net_devices;  // as UCX_NET_DEVICES, e.g. "lo"; ignored where the user has set that
-  // Of a receive; a send gets one second more (see ucx_ops.cc). Over a stream it begins anew while bytes come: its own, or, up to ten times,
+  // Of a receive; a send gets one second more (see ucx_impl.h). Over a stream it begins anew while bytes come: its own, or, up to ten times,
   // those of blocks before it.
   TimeNs deadline_ns = 30 * kSecond;
   TimeNs grace_ns = kSecond;        // between asking UCX to cancel and closing the connection
   std::size_t eager_bytes = 8'192;  // up to this, host memory is sent without asking first
-  bool in_place =
-      true;  // blocks that come over a stream from a process of this host are read where they lie, if they can be
+  // Blocks that come over a stream from a process of this host are read where they lie, if they can be.
+  bool in_place = true;
   std::size_t max_pending = 65'536;  // transfers not done
   std::size_t max_peers = 4'096;
 };
