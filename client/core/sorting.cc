@@ -25,7 +25,7 @@ constexpr std::int64_t kFewBlocks = 16;
 constexpr std::int64_t kLargestBytes = std::int64_t{64} << 20;
 // A call reads at most so many listed blocks (kernel.h), and where lists are long a map says less.
 constexpr std::int64_t kMostListed = 64, kMostReferences = 65'536;
-constexpr std::int64_t kManyColumns = 128;
+constexpr std::int64_t kManyColumns = 128;  // from here on it pays to put each in order first
 // A block has at least so many times n * n elements: what windows overlap is 3 * card * n * n of them at most.
 constexpr std::int64_t kOfSquare = 16;
 
@@ -178,32 +178,23 @@ class Exchange {
     return of_pieces(client::builtin_kernel(how, flops), pieces,
                      {ir::DimMap::Kind::kSpan, column_dim(), windows_.length}, cut, cut);
   }
-  // The same, one run each.
+  // Pieces c of all blocks, in order, are column c.
   Lines merge_columns(Lines pieces, double flops) const {
+    for (Array& a : pieces) a = a.expand_dims(a.rank() - 2);  // which of the columns
+    const ir::builtin::MergeRuns how{static_cast<std::int64_t>(grid_.rank()), descending_, {}};
     const Grid whole = columns(windows_.length, count_ * windows_.length);
-    std::vector<OutputLike> out;
-    for (Array& a : pieces) {
-      a = a.expand_dims(a.rank() - 2);  // which of the columns
-      out.push_back({a.dtype(), whole});
-    }
-    ir::OperandMap map = others(column_dim());
-    map.push_back({ir::DimMap::Kind::kWhole});
-    map.push_back({ir::DimMap::Kind::kWhole});
-    map.push_back({ir::DimMap::Kind::kSpan, column_dim(), windows_.length});
-    const Kernel kernel = client::builtin_kernel(
-        ir::builtin::MergeRuns{static_cast<std::int64_t>(grid_.rank()), descending_, {}}, flops);
-    return client::map_space(kernel, pieces, std::vector<ir::OperandMap>(pieces.size(), map), whole, out);
+    return over(client::builtin_kernel(how, flops), pieces, column_dim(),
+                {{ir::DimMap::Kind::kWhole},
+                 {ir::DimMap::Kind::kWhole},
+                 {ir::DimMap::Kind::kSpan, column_dim(), windows_.length}},
+                whole, whole);
   }
-  Lines split_sorted(const Lines& columns_in_order, double flops) const {
+  // As split(), of columns that are one run each.
+  Lines split_sorted(const Lines& sorted, double flops) const {
     const Grid cut = columns(windows_.width, windows_.width);
-    std::vector<OutputLike> out;
-    for (const Array& a : columns_in_order) out.push_back({a.dtype(), cut});
-    ir::OperandMap map = others(column_dim());
-    map.push_back({ir::DimMap::Kind::kSpan, column_dim()});
-    map.push_back({ir::DimMap::Kind::kWhole});
-    const Kernel kernel = client::builtin_kernel(ir::builtin::SplitRuns{descending_, windows_}, flops);
-    return client::map_space(kernel, columns_in_order,
-                             std::vector<ir::OperandMap>(columns_in_order.size(), map), cut, out);
+    const ir::builtin::SplitRuns how{descending_, windows_};
+    return over(client::builtin_kernel(how, flops), sorted, column_dim(),
+                {{ir::DimMap::Kind::kSpan, column_dim()}, {ir::DimMap::Kind::kWhole}}, cut, cut);
   }
   // Windows j of all columns make block j.
   Lines merge(const Lines& pieces, double flops) const {
@@ -218,16 +209,9 @@ class Exchange {
   // They are listed, and so read where they are, unless that is too many for a call: then they are gathered in a block.
   Lines of_pieces(const Kernel& kernel, const Lines& pieces, const ir::DimMap& map, const Grid& space,
                   const Grid& result) const {
-    std::vector<OutputLike> out;
-    for (const Array& a : pieces) out.push_back({a.dtype(), result});
     const bool listed = count_ * static_cast<std::int64_t>(pieces.size()) <= kMostListed &&
                         result.block_count() * count_ <= kMostReferences;
-    if (!listed) {
-      ir::OperandMap all = others(map.dim);
-      all.push_back({ir::DimMap::Kind::kWhole});
-      all.push_back(map);
-      return client::map_space(kernel, pieces, std::vector<ir::OperandMap>(pieces.size(), all), space, out);
-    }
+    if (!listed) return over(kernel, pieces, map.dim, {{ir::DimMap::Kind::kWhole}, map}, space, result);
     const Shape counts = result.counts(), of_pieces = pieces[0].grid().counts();
     std::vector<std::vector<std::int64_t>> blocks;
     for (std::int64_t b = 0; b < result.block_count(); ++b) {
@@ -243,7 +227,20 @@ class Exchange {
     }
     std::vector<BlockLists> inputs;
     for (const Array& a : pieces) inputs.push_back({a, blocks});
-    return map_blocks(kernel, inputs, out);
+    return map_blocks(kernel, inputs, like(pieces, result));
+  }
+  // The same by maps: of dimensions but `dim`, and then `last`.
+  Lines over(const Kernel& kernel, const Lines& pieces, std::int8_t dim, const ir::OperandMap& last,
+             const Grid& space, const Grid& result) const {
+    ir::OperandMap map = others(dim);
+    map.insert(map.end(), last.begin(), last.end());
+    return client::map_space(kernel, pieces, std::vector<ir::OperandMap>(pieces.size(), map), space,
+                             like(pieces, result));
+  }
+  static std::vector<OutputLike> like(const Lines& lines, const Grid& grid) {
+    std::vector<OutputLike> out;
+    for (const Array& a : lines) out.push_back({a.dtype(), grid});
+    return out;
   }
   // The first dimensions of a space but `dim`, as many as lines have others.
   ir::OperandMap others(std::int8_t dim) const {

@@ -90,6 +90,8 @@ struct Peer {
   std::deque<Op*> waiting;  // sends, while there is no lane
   bool had_lane = false;
   Error why_none{Errc::kOk, {}};  // what kept the last one that was tried from being made
+
+  bool streams_kind(device::Kind kind) const { return streams && kind == device::Kind::kHost; }
 };
 
 struct Finished {

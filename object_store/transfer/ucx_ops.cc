@@ -35,7 +35,7 @@ Result<Op*> UcxEngine::Impl::add_op(const OpKey& key, std::byte* data, std::int6
     return error(Errc::kInvalidArgument, "a transfer of " + std::to_string(bytes) + " bytes");
   }
   const auto peer = peers.find(key.cookie);
-  const bool streamed = peer != peers.end() && peer->second->streams && kind == device::Kind::kHost;
+  const bool streamed = peer != peers.end() && peer->second->streams_kind(kind);
   if (!streamed && (memory_types >> memory_type(kind) & 1) == 0) {
     return error(Errc::kUnsupported, "this UCX moves no memory of kind " + std::string(name_of(kind)));
   }
@@ -64,7 +64,7 @@ Status UcxEngine::transmit(const Cookie& cookie, std::uint64_t transfer, const s
                            std::int64_t bytes, device::Kind kind, Done done) {
   const auto peer = impl_->peers.find(cookie);
   if (peer == impl_->peers.end()) return error(Errc::kNotFound, "no such data peer");
-  const bool streamed = peer->second->streams && kind == device::Kind::kHost;
+  const bool streamed = peer->second->streams_kind(kind);
   if (!streamed) TW_TRY(impl_->connect(*peer->second));
   TW_ASSIGN(Op * op,
             impl_->add_op({cookie, transfer, true}, const_cast<std::byte*>(from), bytes, kind, done));
@@ -109,7 +109,7 @@ Status UcxEngine::expect(const Cookie& cookie, std::uint64_t transfer, std::byte
   op->held = std::move(held);
   // While the grant travels the connection is made; and an endpoint of our own can be closed if the peer
   // hangs.
-  if (peer->second->streams && kind == device::Kind::kHost) return {};
+  if (peer->second->streams_kind(kind)) return {};
   if (peer->second->address.empty() && !peer->second->other_ucx) return {};
   if (Status ok = impl_->connect(*peer->second); !ok) impl_->finish(*op, ok);
   return {};
@@ -238,8 +238,7 @@ void UcxEngine::Impl::give_up(Op& op, const Error& why) {
 
 std::string UcxEngine::Impl::why_no_stream(const Op& op) const {
   const auto peer = peers.find(op.header.cookie);
-  if (peer == peers.end() || !peer->second->streams || op.kind != device::Kind::kHost || peer->second->lane)
-    return {};
+  if (peer == peers.end() || !peer->second->streams_kind(op.kind) || peer->second->lane) return {};
   const Error& why = peer->second->why_none;
   return ": there is no data connection" + (why.code == Errc::kOk ? std::string() : " (" + why.message + ")");
 }
