@@ -85,10 +85,10 @@ class LocalService final : public worker::DataService {
   const std::byte* mapped(DeviceId device, std::uint32_t slab) const override;
   void given_back(const msg::Done& done) override;
   void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                device::Kind kind, OnSent sent) override;
+                device::Kind kind, Parts parts, OnSent sent) override;
   void refuse(WorkerId to, std::uint64_t transfer, const Error& why) override;
-  void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
-               device::Kind kind) override;
+  void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes, device::Kind kind,
+               bool in_parts) override;
   void disarm(WorkerId from, std::uint64_t transfer) override;
 
  private:
@@ -439,7 +439,7 @@ const std::byte* LocalService::mapped(DeviceId device, std::uint32_t slab) const
 }
 
 void LocalService::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                            device::Kind kind, OnSent sent) {
+                            device::Kind kind, Parts /* there is one host */, OnSent sent) {
   cluster_.lane_.transmit(to, transfer, {const_cast<std::byte*>(from), kind}, bytes, std::move(sent));
 }
 
@@ -448,7 +448,7 @@ void LocalService::refuse(WorkerId to, std::uint64_t transfer, const Error& why)
 }
 
 void LocalService::receive(WorkerId, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
-                           device::Kind kind) {
+                           device::Kind kind, bool /* in_parts */) {
   Impl::WorkerSide& side = cluster_.workers_[index_];
   cluster_.lane_.receive(
       side.id, transfer, {to, kind}, bytes, [runtime = side.runtime.get(), transfer](const Status& ok) {

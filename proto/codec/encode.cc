@@ -570,6 +570,7 @@ struct WriteMessage {
         head(g, x);
         g.setTransfer(x.transfer);
         g.setVia(x.via.value);
+        g.setInParts(x.in_parts);
       });
     }
     if (!m.relays.empty()) {

@@ -337,7 +337,7 @@ struct Gen {
                         i64(),   outcome(),  flag(),         text(300),      id<DeviceId>(), flag()};
     });
     m.grants = list(9, [&] {
-      return msg::Grant{block(), id<DeviceId>(), id<DeviceId>(), u64(), id<DeviceId>()};
+      return msg::Grant{block(), id<DeviceId>(), id<DeviceId>(), u64(), id<DeviceId>(), flag()};
     });
     m.relays = list(9, [&] {
       return msg::Relay{block(), id<DeviceId>(), id<DeviceId>(), pick<msg::RelayWord>(msg::kRelayWordCount),

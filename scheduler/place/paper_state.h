@@ -30,6 +30,8 @@ struct Copy {
   bool asked = false;                  // the graph that is asked about was the first to want it
   Index made_by = kNone;               // record
   Index sender = kNone;                // who passes it on here, if not its home
+  bool begun = false;                  // its first part is here
+  double comes_s = 0;                  // when all of it will be
   double chain_s = 0;                  // longest chain of steps behind it
   Index next = kNone;                  // of the same block
   std::vector<Index> waiters, wanted;  // tasks here; copies elsewhere
@@ -71,7 +73,7 @@ struct Record {  // one step that ran
 struct Event {
   double at = 0;
   std::int64_t number = 0;  // equal times in order of creation
-  bool step = false;        // a task's step has ended; else a copy has come
+  enum What : std::uint8_t { kStepEnds, kPartComes, kCopyComes } what = kCopyComes;
   Index index = 0;
   bool operator<(const Event& other) const { return at != other.at ? at > other.at : number > other.number; }
 };
@@ -124,6 +126,12 @@ class PaperState {
   Place& owner(Index copy) { return places_[static_cast<std::size_t>(at_(copy).device)]; }
   LinkSpeed link(Index home, Index device);
 
+  // ---- blocks that go from host to host ----
+
+  bool is_far(Index home, Index copy);
+  Index place_in_tree(Index home, Index copy);
+  double first_part(Index copy);
+
   // ---- memory ----
 
   void take(Index copy);
@@ -170,6 +178,7 @@ class PaperState {
   std::vector<Place> places_;  // those given, then clients
   std::map<DeviceId, Index> place_of_;
   std::vector<Copy> copies_;
+  boost::unordered_flat_map<Index, Tree> trees_;           // by home; looked up, never walked
   boost::unordered_flat_map<std::uint64_t, Index> first_;  // (array, block) -> home; looked up, never walked
   std::vector<Task> tasks_;                                // by op, device, and order there
   std::vector<ir::Read> reads_;

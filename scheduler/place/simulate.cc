@@ -58,10 +58,11 @@ class Run : PaperState {
         const Event event = events_.top();
         events_.pop();
         now_ = event.at;
-        if (event.step)
-          ended(event.index);
-        else
-          arrived(event.index);
+        switch (event.what) {
+          case Event::kStepEnds: ended(event.index); break;
+          case Event::kPartComes: begun(event.index); break;
+          case Event::kCopyComes: arrived(event.index); break;
+        }
         if (bounded_) stir();
       }
     } while (bounded_ && go_without_room());
@@ -218,46 +219,21 @@ class Run : PaperState {
     else
       at_(c.home).wanted.push_back(copy);
   }
-  // It comes to this copy's host once.
-  bool is_far(Index home, Index copy) {
-    const Place &from = owner(home), &to = owner(copy);
-    return at_(copy).bytes > options_.tree_bytes && !from.client && !to.client &&
-           from.device.host != to.device.host;
-  }
   void send(Index copy) {
     const Index home = at_(copy).home;
     const Index sender = is_far(home, copy) ? place_in_tree(home, copy) : home;
     if (sender == home) return transmit(copy, home, now_);
     at_(copy).sender = sender;
-    if (at_(sender).ready)
+    if (at_(sender).ready || at_(sender).begun)
       pass_on(copy, sender);
     else
       at_(sender).wanted.push_back(copy);
   }
-  // Who sends it there. The first copy of a host is its leader, and stays until all whom it is to send to have theirs.
-  Index place_in_tree(Index home, Index copy) {
-    Tree& tree = trees_[home];
-    const std::uint32_t host = owner(copy).device.host;
-    for (const Tree::Leader& leader : tree.leaders)
-      if (leader.host == host) return leader.copy;
-    const std::size_t number = tree.leaders.size();
-    tree.leaders.push_back({host, copy});
-    std::vector<std::uint32_t> hosts;
-    for (Index c = at_(home).next; c != kNone; c = at_(c).next) {
-      if (at_(c).uses == 0 || !is_far(home, c)) continue;
-      const std::uint32_t other = owner(c).device.host;
-      if (number == 0) hosts.push_back(other);
-      if (c != copy && other == host) ++at_(copy).uses;
-    }
-    if (number == 0) {
-      std::sort(hosts.begin(), hosts.end());
-      tree.hosts = static_cast<std::size_t>(std::unique(hosts.begin(), hosts.end()) - hosts.begin());
-    }
-    for (const std::size_t child : {2 * number + 2, 2 * number + 3})
-      at_(copy).uses += child < tree.hosts ? 1 : 0;
-    return number < 2 ? home : tree.leaders[number / 2 - 1].copy;
+  void begun(Index copy) {
+    at_(copy).begun = true;
+    for (const Index next : std::exchange(at_(copy).wanted, {})) pass_on(next, copy);
   }
-  // The owner has to hear first that the bytes are there.
+  // The owner has to hear first that some of the bytes are there.
   void pass_on(Index copy, Index sender) {
     transmit(copy, sender, now_ + link(at_(sender).home, at_(sender).device).latency_s);
   }
@@ -280,6 +256,10 @@ class Run : PaperState {
         earliest = from.memory->read_below(sender, std::max(earliest, now_));
       start = std::max({earliest, from.sends_until, to.receives_until});
       took = speed.bytes_per_s > 0 ? static_cast<double>(c.bytes) / speed.bytes_per_s : 0;
+      const double part = first_part(copy) * took;
+      if (sender != c.home && !at_(sender).ready) took = std::max(took, at_(sender).comes_s + part - start);
+      c.comes_s = start + took;
+      if (part < took) events_.push({start + part + speed.latency_s, ++number_, Event::kPartComes, copy});
       from.sends_until = to.receives_until = start + took;
     }
     if (c.asked) {
@@ -288,7 +268,7 @@ class Run : PaperState {
       total.bytes += c.bytes;
       total.busy_s += took;
     }
-    events_.push({start + took + (c.mapped ? 0.1 : 1) * speed.latency_s, ++number_, false, copy});
+    events_.push({start + took + (c.mapped ? 0.1 : 1) * speed.latency_s, ++number_, Event::kCopyComes, copy});
   }
   void arrived(Index copy) {
     Copy& c = at_(copy);
@@ -530,7 +510,7 @@ class Run : PaperState {
     here.served[graph.session] += took / std::max<std::uint32_t>(1, graph.weight);
     if (asked(task.op) && static_cast<std::size_t>(task.device) < out_.devices.size())
       out_.devices[static_cast<std::size_t>(task.device)].busy_s += took;
-    events_.push({record.end_s, ++number_, true, t});
+    events_.push({record.end_s, ++number_, Event::kStepEnds, t});
   }
   // Each output takes the memory of an input that nobody else needs, or its own.
   void take_memory(const Task& task, const SimOp& op) {
@@ -662,7 +642,6 @@ class Run : PaperState {
   std::vector<Index> last_of_;  // by task
   std::vector<Index> fetched_;
   std::priority_queue<Event> events_;
-  boost::unordered_flat_map<Index, Tree> trees_;  // by home; looked up, never walked
   std::map<std::tuple<DeviceId, DeviceId, bool>, SimLink> links_;
   std::vector<std::string> families_;
   std::vector<std::int64_t> levels_ns_;  // by op

@@ -252,6 +252,33 @@ TEST_CASE("trees save the owner's port: large blocks reach many hosts sooner") {
   CHECK(tree == doctest::Approx(4 * kEachS).epsilon(0.01));
 }
 
+TEST_CASE("a block in parts is passed on while it comes, and takes hardly longer to many hosts than to one") {
+  std::vector<Device> cluster = devices(8, true);
+  for (std::size_t d = 0; d < cluster.size(); ++d) cluster[d].host = static_cast<std::uint32_t>(d);
+  Speeds slow;
+  for (const Device& from : cluster)
+    for (const Device& to : cluster)
+      if (from.host != to.host)
+        slow.learn_link(from.worker, to.worker, Speeds::Way::kOtherHost, 2, 100, 10'000'000, 100'000'000'000);
+  constexpr std::int64_t kLarge = 1 << 23;  // elements of a block: 64 MiB
+  Plan p;
+  p.block = kLarge;
+  const auto on = [&](std::size_t d) {
+    return ir::Placement::whole({1}, ir::Rule::constant(1, cluster[d].id));
+  };
+  const auto a = p.exists(1, on(0), false);
+  for (std::size_t d = 1; d < cluster.size(); ++d) p.map(1, {a}, on(d), true);
+  constexpr double kEachS = kLarge * 8 / 1e5;  // of a block between hosts
+  const auto seconds = [&](const SimOptions& options) {
+    return simulate(p.sim, p.arrays, cluster, slow, options).seconds / kEachS;
+  };
+  CHECK(seconds({.parts_bytes = INT64_MAX, .chain_bytes = INT64_MAX}) == doctest::Approx(4).epsilon(0.02));
+  CHECK(seconds({.chain_bytes = INT64_MAX}) == doctest::Approx(3).epsilon(0.02));
+  CHECK(seconds({}) == doctest::Approx(1 + 6.0 / 128).epsilon(0.02));
+  // Seven leaders behind each other, each of which waits for the whole block.
+  CHECK(seconds({.parts_bytes = INT64_MAX}) == doctest::Approx(7).epsilon(0.02));
+}
+
 TEST_CASE("a plan that is too large is counted, not run") {
   Plan p;
   p.map(1000, {}, over(1000, 2), true);

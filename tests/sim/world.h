@@ -69,7 +69,8 @@ struct Knobs {
   std::int64_t in_flight = 0, in_flight_peer = 0;  // worker::Options; 0: so much that it does not matter
   double send_fails = 0;  // so often what was granted is not sent: half of those who do not send say so
   int hosts = 1;          // on which workers and clients are, in turn; nothing is mapped between them
-  std::int64_t tree_bytes = 64 << 10;  // larger blocks go as trees between hosts
+  std::int64_t tree_bytes = 64 << 10;  // larger blocks go as trees between hosts ...
+  bool parts = false, chains = false;  // ... in parts, and from each host to one other
   double announces = 0;                // of the requests: all clients announce pieces of one array
   double wrong = 0;                    // of the announcements
   double lists = 0;               // of the ops: calls on listed blocks, besides those that come with `pairs`
@@ -346,6 +347,9 @@ class World {
   void note_lent(int index, const worker::Launch& launch);
   void send_bytes(int index, const worker::Transmit& transmit);
   void sent(int index, const worker::Transmit& transmit);
+  bool first_part(int index, const worker::Transmit& transmit);
+  bool still_comes(int index, const worker::Transmit& transmit);
+  void receive_failed(int index, worker::TransferDone done);
   void disarm(int index, const worker::Disarm& disarm);
   bool fails_to_send(int index, const worker::Transmit& transmit);
   void check_in_flight(const Worker& worker);

@@ -119,8 +119,7 @@ void World::link_ended(int index, WorkerId peer) {
   for (const std::uint64_t transfer : ended) {
     worker.armed.erase(transfer);
     ++outcome_.covered["transfers cut off"];
-    deliver_worker(index,
-                   worker::TransferDone{transfer, {Errc::kUnavailable, "the link broke"}, msg::Lane::kTcp});
+    receive_failed(index, {transfer, {Errc::kUnavailable, "the link broke"}, msg::Lane::kTcp});
   }
 }
 

@@ -185,8 +185,8 @@ void World::drop_receives(std::uint64_t self, std::uint64_t from) {
     for (const std::uint64_t transfer : ended) {
       if (worker.armed.erase(transfer) == 0) continue;
       ++outcome_.covered["transfers begun anew"];
-      deliver_worker(static_cast<int>(w),
-                     worker::TransferDone{transfer, {Errc::kUnavailable, "the link broke"}, msg::Lane::kTcp});
+      receive_failed(static_cast<int>(w),
+                     {transfer, {Errc::kUnavailable, "the link broke"}, msg::Lane::kTcp});
     }
   }
   for (const auto& client : clients_) {

@@ -8,6 +8,8 @@ void Knobs::add_hosts(std::uint64_t seed) {
   if (p.chance(0.5)) return;
   hosts = static_cast<int>(p.between(2, 4));
   tree_bytes = p.chance(0.8) ? p.between(0, 64) : 1024;
+  parts = p.chance(0.5);
+  chains = p.chance(0.5);
 }
 
 Knobs Knobs::trees(std::uint64_t seed) {
@@ -21,6 +23,8 @@ Knobs Knobs::trees(std::uint64_t seed) {
   k.workers = static_cast<int>(p.between(k.hosts, 8));
   k.devices_each = static_cast<int>(p.between(1, 3));
   k.tree_bytes = p.between(0, 32);
+  k.parts = seed % 3 != 0;
+  k.chains = seed % 5 < 2;
   if (calm) {  // nothing that makes anybody fetch a block twice
     k.duplicate = k.fail_step = k.cancel = k.kill_worker = k.slab_fails = k.send_fails = 0;
     k.memory_bytes = 4 << 20;
@@ -33,6 +37,54 @@ Knobs Knobs::trees(std::uint64_t seed) {
     if (p.chance(0.5)) k.send_fails = 0.2 + p.uniform() * 0.4;
   }
   return k;
+}
+
+// Of a block in parts the first comes before the rest, which is still to come where this says true.
+bool World::first_part(int index, const worker::Transmit& transmit) {
+  for (std::size_t w = 0; w < workers_.size(); ++w) {
+    Worker& to = *workers_[w];
+    const auto armed = to.armed.find(transmit.transfer);
+    if (to.welcome.you != transmit.to || !to.alive || armed == to.armed.end() || !armed->second.in_parts)
+      continue;
+    armed->second.in_parts = false;  // it has been told of
+    ++outcome_.covered["blocks in parts"];
+    const Way way{workers_[static_cast<std::size_t>(index)]->welcome.you.value, transmit.to.value};
+    at(2 * delay(way), [this, index, transmit] {
+      if (!fails_to_send(index, transmit)) send_bytes(index, transmit);
+    });
+    deliver_worker(static_cast<int>(w), worker::PartArrived{transmit.transfer});
+    return true;
+  }
+  return false;
+}
+
+// What is passed on while it comes is whole no sooner than it is here.
+bool World::still_comes(int index, const worker::Transmit& transmit) {
+  if (transmit.follows == 0) return false;
+  const Worker& worker = *workers_[static_cast<std::size_t>(index)];
+  const bool told = std::any_of(worker.telling.begin(), worker.telling.end(), [&](const auto& t) {
+    return t.to == transmit.to && t.transfer == transmit.transfer;
+  });
+  if (!worker.alive || !told) return true;  // it has ended
+  const Cell* source = cell_at(transmit.from);
+  if (source != nullptr && source->complete) {
+    ++outcome_.covered["parts passed on"];
+    return false;
+  }
+  at(jitter(), [this, index, transmit] { send_bytes(index, transmit); });
+  return true;
+}
+
+// What follows it has ended before.
+void World::receive_failed(int index, worker::TransferDone done) {
+  const Worker& worker = *workers_[static_cast<std::size_t>(index)];
+  for (const worker::Transmit& t : std::vector<worker::Transmit>(worker.telling)) {
+    if (t.follows != done.transfer) continue;
+    ++outcome_.covered["parts that did not come to be passed on"];
+    deliver_worker(index, worker::NotSent{t.block, t.sender, t.reader, t.transfer});
+    sent(index, t);
+  }
+  deliver_worker(index, std::move(done));
 }
 
 void World::note_crossing(int from, int to, const Cell& cell) {

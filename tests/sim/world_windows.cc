@@ -42,7 +42,7 @@ bool World::fails_to_send(int index, const worker::Transmit& transmit) {
   at(patience, [this, receiver, t = transmit.transfer] {
     Worker& to = *workers_[static_cast<std::size_t>(receiver)];
     if (!to.alive || to.armed.erase(t) == 0) return;
-    deliver_worker(receiver, worker::TransferDone{t, {Errc::kTimeout, "nothing came"}, msg::Lane::kTcp});
+    receive_failed(receiver, {t, {Errc::kTimeout, "nothing came"}, msg::Lane::kTcp});
   });
   return true;
 }

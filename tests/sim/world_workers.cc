@@ -30,6 +30,8 @@ void World::Worker::begin(const Knobs& knobs, int index) {
   options.pinned_bytes = knobs.pinned_bytes;
   options.host = "host-" + std::to_string(index % knobs.hosts);
   options.tree_bytes = knobs.tree_bytes;
+  if (knobs.parts) options.parts_bytes = 1;
+  if (knobs.chains) options.chain_bytes = 0;
   if (knobs.in_flight > 0) options.in_flight_bytes = knobs.in_flight;
   if (knobs.in_flight_peer > 0) options.in_flight_peer_bytes = knobs.in_flight_peer;
   options.max_held_ranges = knobs.held_ranges;
@@ -142,8 +144,7 @@ void World::perform(int index, worker::Actions& actions) {
     std::erase_if(worker.armed, [&](const auto& entry) {
       if (entry.second.from != lost) return false;
       at(jitter(), [this, index, transfer = entry.first] {
-        deliver_worker(
-            index, worker::TransferDone{transfer, {Errc::kUnavailable, "the sender died"}, msg::Lane::kTcp});
+        receive_failed(index, {transfer, {Errc::kUnavailable, "the sender died"}, msg::Lane::kTcp});
       });
       return true;
     });
@@ -215,14 +216,14 @@ void World::disarm(int index, const worker::Disarm& disarm) {
     const auto armed = worker.armed.find(disarm.transfer);
     if (armed == worker.armed.end() || armed->second.from != disarm.from) return;
     worker.armed.erase(armed);
-    deliver_worker(index,
-                   worker::TransferDone{disarm.transfer, {Errc::kNotFound, "no such copy"}, msg::Lane::kTcp});
+    receive_failed(index, {disarm.transfer, {Errc::kNotFound, "no such copy"}, msg::Lane::kTcp});
   });
 }
 
 void World::send_bytes(int index, const worker::Transmit& transmit) {
   const std::uint64_t self = workers_[static_cast<std::size_t>(index)]->welcome.you.value;
   if (stands_still(self, [this, index, transmit] { send_bytes(index, transmit); })) return;
+  if (first_part(index, transmit) || still_comes(index, transmit)) return;
   if (transmit.tell) at(jitter(), [this, index, transmit] { sent(index, transmit); });
   if (!awaited(transmit)) return;  // a repeat: the bytes go nowhere
   // A link is shut before anything else takes the memory: what had not come by then never comes.
@@ -249,9 +250,8 @@ void World::send_bytes(int index, const worker::Transmit& transmit) {
       inject("transfer of block " + std::to_string(value.block) + " of array " + std::to_string(value.array) +
                  ": injected",
              value.array, value.block);
-      return deliver_worker(
-          static_cast<int>(w),
-          worker::TransferDone{transmit.transfer, {Errc::kOutOfMemory, "injected"}, msg::Lane::kStaged});
+      return receive_failed(static_cast<int>(w),
+                            {transmit.transfer, {Errc::kOutOfMemory, "injected"}, msg::Lane::kStaged});
     }
     if (transmit.bytes > 0) {
       note_crossing(index, static_cast<int>(w), value);

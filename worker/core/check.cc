@@ -90,11 +90,15 @@ void Core::Impl::check_tree(const Copy& copy) const {
   const auto pending = [](const Leader& leader) {
     return leader.state == Leader::State::kAsked || leader.state == Leader::State::kWaiting;
   };
+  const auto waits_rightly = [&](std::size_t i) {
+    const auto above = Tree::parent_of(i, fan_out_of(copy));
+    return above && pending(tree.leaders[*above]);
+  };
   std::set<std::uint32_t> met;
   for (std::size_t i = 0; i < tree.leaders.size(); ++i) {
     const Leader& leader = tree.leaders[i];
     TW_CHECK(met.insert(leader.host).second && leader.host != 0, "two leaders of a host, or one of this");
-    TW_CHECK(leader.state != Leader::State::kWaiting || (i >= 2 && pending(tree.leaders[i / 2 - 1])),
+    TW_CHECK(leader.state != Leader::State::kWaiting || waits_rightly(i),
              "a leader waits for nobody");
     TW_CHECK(!pending(leader) || leader.state == Leader::State::kWaiting || is_far(leader.device),
              "a leader is asked who is lost");
@@ -482,7 +486,7 @@ std::uint64_t Core::Impl::digest() const {
       h.mix(copy.kept.value), h.mix(copy.kept_open), h.mix(copy.handed_on), h.mix(copy.left_below),
           h.mix(copy.demoting);
       h.mix(copy.stored), h.mix(copy.stored ? static_cast<std::uint64_t>(copy.tier) + 1 : 0);
-      h.mix(copy.pulls), h.mix(copy.via.value), h.mix(copy.relays),
+      h.mix(copy.pulls), h.mix(copy.via.value), h.mix(copy.relays), h.mix(copy.begun),
           h.mix(static_cast<std::uint64_t>(copy.relayed));
       if (copy.tree != kNone) {
         for (const Leader& leader : trees[copy.tree].leaders)

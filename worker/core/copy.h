@@ -7,6 +7,7 @@
 
 #include <array>
 #include <boost/container/small_vector.hpp>
+#include <optional>
 
 namespace tilewise::worker {
 
@@ -68,6 +69,8 @@ struct Copy {
   DeviceId via;          // none, or who has a copy too and sends it (kOffered, kReceiving)
   bool pulls = false;    // its bytes are copied from where they are lent, `at` while it is kOffered: no Grant
   bool relays = false;  // asked for, and given to, others of this host or behind it: a spare when it is whole
+  bool in_parts = false;  // kReceiving: it comes so ...
+  bool begun = false;     // ... and the first one is here
   Slot tree = kNone;    // of the owner: who passes it on (trees.cc)
   MemoryRef at;         // where the bytes are
   std::int64_t bytes = 0;
@@ -121,8 +124,12 @@ struct Leader {
   } state = State::kOut;
 };
 struct Tree {
+  // Who passes the block on to leader number i, where each has `fan_out` after it; none: the owner.
+  static std::optional<std::size_t> parent_of(std::size_t i, std::size_t fan_out) {
+    return i < fan_out ? std::nullopt : std::optional(i / fan_out - 1);
+  }
   boost::container::small_vector<Leader, 4>
-      leaders;  // number i gets the block from number i / 2 - 1, 0 and 1 from the owner
+      leaders;  // in the order in which they came
 };
 
 struct User {

@@ -152,6 +152,8 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
             on_slab_reached(e);
           else if constexpr (std::is_same_v<E, IoDone>)
             on_io(e);
+          else if constexpr (std::is_same_v<E, PartArrived>)
+            on_part(e);
           else if constexpr (std::is_same_v<E, Sent>)
             on_sent(e);
           else if constexpr (std::is_same_v<E, NotSent>)

@@ -135,12 +135,15 @@ bool Core::Impl::grant(Slot slot, bool lowest, bool has_turn) {
     copy.in_window = peer;
     counts.in_flight_high = std::max(counts.in_flight_high, window.bytes());
   }
-  out->receives.push_back({peer, copy.transfer, copy.device, copy.at, copy.bytes});
+  copy.in_parts = (copy.relays || copy.via) && copy.bytes >= std::max<std::int64_t>(options.parts_bytes, 1);
+  copy.begun = false;
+  out->receives.push_back({peer, copy.transfer, copy.device, copy.at, copy.bytes, copy.in_parts});
   batch_to(sender).grants.push_back({{arrays[copy.array].id, copy.block},
                                      copy.source,
                                      devices[copy.device].spec.id,
                                      copy.transfer,
-                                     copy.via});
+                                     copy.via,
+                                     copy.in_parts});
   return true;
 }
 

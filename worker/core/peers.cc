@@ -238,6 +238,7 @@ void Core::Impl::on_offer(msg::Offer& m) {
     alloc::Fence none;
     if (const auto extent = take(copy.device, copy.bytes, true, asker_of(copy, Claim::kOrdinary), none)) {
       copy.state = CopyState::kReceiving;
+      copy.in_parts = copy.begun = false;
       give_memory(slot, *extent);
       copy.transfer = next_transfer++;
       copy.since = now;
@@ -272,7 +273,7 @@ void Core::Impl::on_grant(const msg::Grant& m) {
   const bool guest = !in_memory && copy.tier == Tier::kNeighbour;
   out->transmits.push_back({remote[m.to.value].worker, m.transfer, guest ? lodging_of(copy) : copy.at,
                             copy.bytes, in_memory || guest ? -1 : copy.below.offset, copy.tier, false,
-                            m.block, m.from, m.to});
+                            m.block, m.from, m.to, m.in_parts});
 }
 
 // Nothing has been sent, or not all of it: whoever waits for it is to try again, or elsewhere. What it has by now stays.
@@ -345,7 +346,7 @@ void Core::Impl::on_transfer(const TransferDone& event) {
     copy.via = {};
     copy.pulls = false;
     const DeviceId here = devices[copy.device].spec.id;
-    if (copy.relays) say(here, copy.source, {arrays[copy.array].id, copy.block}, msg::RelayWord::kHas);
+    if (copy.relays && !copy.begun) say(here, copy.source, {arrays[copy.array].id, copy.block}, msg::RelayWord::kHas);
     refix(slot);
     for (Slot op : claims) owe_done(copy, op);  // kernels may still read what was lent before (keep)
     if (copy.kept_open) kept_here(slot);

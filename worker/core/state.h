@@ -403,6 +403,7 @@ struct Core::Impl {
   void say(DeviceId from, DeviceId to, const msg::BlockRef& block, msg::RelayWord word,
            std::uint64_t transfer = 0);
   Route route(Slot copy, const Use& use);
+  std::size_t fan_out_of(const Copy& copy) const;
   bool passes_on(const Copy& copy, std::size_t leader) const;
   void dismiss(const Copy& copy, Leader& leader);
   void end_tree(Copy& copy);
@@ -414,6 +415,8 @@ struct Core::Impl {
   void set_relays(Slot copy, bool relays);
   void decline_ungranted(std::uint16_t device);
   void end_relays(Slot array);
+  void on_part(const PartArrived& event);
+  static bool has_some(const Copy& copy);
   void on_relayed_grant(const msg::Grant& m);
   void on_sent(const Sent& event);
   DeviceId sender_of(const Copy& copy) const;

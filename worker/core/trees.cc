@@ -54,9 +54,16 @@ void Core::Impl::say(DeviceId from, DeviceId to, const msg::BlockRef& block, msg
 
 // ---- the owner -----------------------------------------------------------------------------------------------------
 
+// To how many other hosts each sends a block. One that takes long is passed on while it comes, so a chain takes hardly longer than its
+// first link, and a second branch would take as long again; of a short one what counts is how many stand one behind the other.
+std::size_t Core::Impl::fan_out_of(const Copy& copy) const {
+  return copy.bytes >= options.chain_bytes ? 1 : 2;
+}
+
 // Whether leader number `i`, once it has the block, has somebody to give it to.
 bool Core::Impl::passes_on(const Copy& copy, std::size_t i) const {
   const Tree& tree = trees[copy.tree];
+  const std::size_t fan_out = fan_out_of(copy);
   boost::container::small_vector<std::uint32_t, 8> to_come;  // hosts without a leader yet
   for (Slot u = copy.uses; u != kNone; u = uses[u].next) {
     if (uses[u].device == tree.leaders[i].device || !is_far(uses[u].device)) continue;
@@ -65,12 +72,12 @@ bool Core::Impl::passes_on(const Copy& copy, std::size_t i) const {
     if (theirs == i) return true;
     if (theirs == tree.leaders.size()) {
       if (std::find(to_come.begin(), to_come.end(), host) == to_come.end()) to_come.push_back(host);
-    } else if (theirs >= 2 && theirs / 2 - 1 == i && tree.leaders[theirs].state != State::kHas) {
+    } else if (Tree::parent_of(theirs, fan_out) == i && tree.leaders[theirs].state != State::kHas) {
       return true;
     }
   }
   const std::size_t next = tree.leaders.size(), end = next + to_come.size();
-  return std::max(next, 2 * i + 2) < std::min(end, 2 * i + 4);  // one of them will be its child
+  return std::max(next, fan_out * (i + 1)) < std::min(end, fan_out * (i + 2));  // one of them will be its child
 }
 
 // Where the use's device gets the block from; it becomes its host's leader where there is none. Only who waits for its first
@@ -96,7 +103,8 @@ Core::Impl::Route Core::Impl::route(Slot slot, const Use& use) {
     if (pending(mine) && may_wait) return {.wait = true};
     mine = {use.device, host, State::kOut};
   }
-  const Leader* parent = i < 2 || !may_wait ? nullptr : &tree.leaders[i / 2 - 1];
+  const std::optional<std::size_t> above = may_wait ? Tree::parent_of(i, fan_out_of(copy)) : std::nullopt;
+  const Leader* parent = above ? &tree.leaders[*above] : nullptr;
   if (parent != nullptr && pending(*parent)) {
     mine.state = State::kWaiting;
     return {.wait = true};
@@ -141,7 +149,7 @@ void Core::Impl::claim_dropped(Slot slot, DeviceId device) {
     if (!wanted) tree.leaders[i].state = State::kOut, moved = true;
   }
   for (std::size_t j = 0; j < tree.leaders.size(); ++j) {
-    const bool concerned = i == tree.leaders.size() || j == i || (i >= 2 && j == i / 2 - 1);
+    const bool concerned = i == tree.leaders.size() || j == i || j == Tree::parent_of(i, fan_out_of(copy));
     if (concerned && tree.leaders[j].state == State::kHas && !passes_on(copy, j))
       dismiss(copy, tree.leaders[j]);
   }
@@ -177,8 +185,9 @@ void Core::Impl::on_relay(const msg::Relay& m) {
       const auto i = static_cast<std::size_t>(leader - leaders.data());
       if (!passes_on(copies[slot], i)) dismiss(copies[slot], *leader);
       // It may have been the last one that its own leader was kept for.
-      if (i >= 2 && leaders[i / 2 - 1].state == State::kHas && !passes_on(copies[slot], i / 2 - 1))
-        dismiss(copies[slot], leaders[i / 2 - 1]);
+      const auto above = Tree::parent_of(i, fan_out_of(copies[slot]));
+      if (above && leaders[*above].state == State::kHas && !passes_on(copies[slot], *above))
+        dismiss(copies[slot], leaders[*above]);
       return offer_wanted(slot);
     }
     case msg::RelayWord::kDeclined:
@@ -188,8 +197,8 @@ void Core::Impl::on_relay(const msg::Relay& m) {
       dismiss(copies[slot], *leader);
       return offer_wanted(slot);
     case msg::RelayWord::kOver:
-      // While it is on its way this is about an earlier copy: the owner says so only after `kHas`.
-      if (slot == kNone || !whole(copies[slot]) || copies[slot].source != m.from || !copies[slot].relays)
+      // Before it has said `kHas` this is about an earlier copy.
+      if (slot == kNone || !has_some(copies[slot]) || copies[slot].source != m.from || !copies[slot].relays)
         return void(++counts.stale);
       set_relays(slot, false);
       return maybe_release(slot);
@@ -214,8 +223,23 @@ void Core::Impl::answer_relays(const msg::Offer& m) {
                         ? kNone
                         : find_copy(array->second, m.block.block, static_cast<std::uint16_t>(d));
   const bool taken = slot != kNone && copies[slot].relays && copies[slot].source == m.from;
-  if (taken && !whole(copies[slot])) return;
+  if (taken && !has_some(copies[slot])) return;
   say(m.to, m.from, m.block, taken ? msg::RelayWord::kHas : msg::RelayWord::kDeclined);
+}
+
+// The first part of a block: others may have it from here from now on, part by part.
+void Core::Impl::on_part(const PartArrived& event) {
+  const auto it = transfers.find(event.transfer);
+  if (it == transfers.end()) return void(++counts.stale);
+  Copy& copy = copies[it->second];
+  if (!copy.in_parts || std::exchange(copy.begun, true)) return void(++counts.stale);
+  if (copy.relays)
+    say(devices[copy.device].spec.id, copy.source, {arrays[copy.array].id, copy.block}, msg::RelayWord::kHas);
+}
+
+// Of what others are sent.
+bool Core::Impl::has_some(const Copy& copy) {
+  return whole(copy) || (copy.state == CopyState::kReceiving && copy.begun);
 }
 
 // The copy passes nothing on, or no longer.
@@ -261,15 +285,16 @@ void Core::Impl::on_relayed_grant(const msg::Grant& m) {
   const Slot slot = array == array_by_id.end() || !valid_block(m.block, array->second)
                         ? kNone
                         : find_copy(array->second, m.block.block, static_cast<std::uint16_t>(d));
-  if (slot == kNone || copies[slot].state != CopyState::kSealed || !copies[slot].has_memory)
+  const bool comes = slot != kNone && copies[slot].state == CopyState::kReceiving && copies[slot].begun;
+  if (slot == kNone || !(comes || copies[slot].state == CopyState::kSealed) || !copies[slot].has_memory)
     return say(m.via, m.to, m.block, msg::RelayWord::kMissing, m.transfer);
   Copy& copy = copies[slot];
   relaying.emplace(key, slot);
   ++copy.relayed;
   ++counts.relayed;
   refix(slot);
-  out->transmits.push_back(
-      {key.first, m.transfer, copy.at, copy.bytes, -1, Tier::kDisk, true, m.block, m.via, m.to});
+  out->transmits.push_back({key.first, m.transfer, copy.at, copy.bytes, -1, Tier::kDisk, true, m.block, m.via,
+                            m.to, m.in_parts, comes ? copy.transfer : 0});
 }
 
 void Core::Impl::on_sent(const Sent& event) {

@@ -13,11 +13,14 @@ constexpr WorkerId kB{11}, kOtherB{12}, kC{21}, kD{31};
 
 // This worker is on host a; b has a worker of two devices and one of one, c and d have one each.
 struct Hosts : Lists {
-  explicit Hosts(std::int64_t memory = 1 << 20, std::int64_t slab = 0) {
+  explicit Hosts(std::int64_t memory = 1 << 20, std::int64_t slab = 0, bool parts = false,
+                 bool chains = false) {
     Options options;
     options.self = kSelf;
     options.host = "a";
     options.tree_bytes = kBytes - 1;
+    if (parts) options.parts_bytes = kBytes;
+    if (chains) options.chain_bytes = kBytes;
     options.devices.push_back({kHere, 0, memory, slab > 0 ? slab : memory, 1});
     core = std::make_unique<Core>(options);
     next = 1;
@@ -190,6 +193,40 @@ TEST_CASE("beyond two other hosts leaders get the block from each other") {
   CHECK(w.core->counters().copies_live == 0);
 }
 
+TEST_CASE("what takes long goes from host to host in one chain") {
+  Hosts w(1 << 20, 0, true, true);
+  w.plan(kHere, {kB1, kC1, kD1});
+  w.subscribes(kD, kD1, 4);
+  w.subscribes(kC, kC1, 3);
+  w.subscribes(kB, kB1, 2);
+  w.completed(1);
+  // In the order of their claims: b, c, d.
+  CHECK(w.offered(kB).relays);
+  CHECK(w.to(kC).offers.empty());
+  CHECK(w.to(kD).offers.empty());
+  SUBCASE("each when the one before it has some of it") {
+    w.says(kB, kB1, msg::RelayWord::kHas);
+    CHECK(w.offered(kC).via == kB1);
+    CHECK(w.offered(kC).relays);
+    CHECK(w.to(kD).offers.empty());
+    w.says(kC, kC1, msg::RelayWord::kHas);
+    CHECK(w.offered(kD).via == kC1);
+    CHECK_FALSE(w.offered(kD).relays);
+    CHECK(w.said(kB) == msg::RelayWord::kOver);
+    w.done(kB, kB1, 2);
+    w.done(kC, kC1, 3);
+    w.done(kD, kD1, 4);
+    CHECK(w.core->counters().copies_live == 0);
+  }
+  SUBCASE("one that declines is left out") {
+    w.says(kB, kB1, msg::RelayWord::kDeclined);
+    CHECK_FALSE(w.offered(kC).via);
+    CHECK(w.offered(kC).relays);
+    w.says(kC, kC1, msg::RelayWord::kHas);
+    CHECK(w.offered(kD).via == kC1);
+  }
+}
+
 TEST_CASE("a leader that waits for another is sent the block when that one declines or needs it no more") {
   Hosts w;
   w.plan(kHere, {kB1, kC1, kD1});
@@ -219,7 +256,7 @@ namespace {
 
 // This device and kB2 read a block of kC1's; kB2's is behind this one.
 struct Passing : Hosts {
-  explicit Passing(std::int64_t memory = 1 << 20) : Hosts(memory) { plan(kC1, {kHere, kB2}, true); }
+  explicit Passing(bool parts = false) : Hosts(1 << 20, 0, parts) { plan(kC1, {kHere, kB2}, true); }
   const Actions& offer(bool relays = true, DeviceId via = {}) {
     msg::Offer offer{kBlock, OpId{2}, kC1, kHere, msg::kNoSlab, 0, kBytes};
     offer.relays = relays;
@@ -231,7 +268,7 @@ struct Passing : Hosts {
     return step({TransferDone{transfer, {Errc::kOk, {}}, msg::Lane::kTcp}});
   }
   const Actions& granted(std::uint64_t transfer) {
-    batch.grants.push_back({kBlock, kC1, kB2, transfer, kHere});
+    batch.grants.push_back({kBlock, kC1, kB2, transfer, kHere, true});
     return from(kB);
   }
 };
@@ -265,6 +302,71 @@ TEST_CASE(
   CHECK(w.core->counters().copies_live == copies - 1);
   w.granted(8);
   CHECK(w.said(kB) == msg::RelayWord::kMissing);
+}
+
+TEST_CASE("a block in parts is passed on while it comes") {
+  Passing w(true);
+  w.offer();
+  REQUIRE(w.actions.receives.size() == 1);
+  CHECK(w.actions.receives[0].in_parts);
+  REQUIRE(w.to(kC).grants.size() == 1);
+  CHECK(w.to(kC).grants[0].in_parts);
+  const std::uint64_t transfer = w.actions.receives[0].transfer;
+  w.granted(6);  // nothing has come
+  CHECK(w.said(kB) == msg::RelayWord::kMissing);
+  w.step({PartArrived{transfer}});
+  CHECK(w.said(kC) == msg::RelayWord::kHas);
+  CHECK(w.step({PartArrived{transfer}}).batches.empty());
+  w.offer();  // it is told again what it may have missed
+  CHECK(w.said(kC) == msg::RelayWord::kHas);
+  w.granted(7);
+  REQUIRE(w.actions.transmits.size() == 1);
+  CHECK(w.actions.transmits[0].in_parts);
+  CHECK(w.actions.transmits[0].follows == transfer);
+  const std::int64_t in_use = w.core->device_stats()[0].bytes_used;
+  SUBCASE("to its end") {
+    w.arrived(transfer);
+    CHECK(w.to(kC).relays.empty());  // it has been said
+    CHECK(w.actions.launches.size() == 1);
+    w.granted(8);
+    REQUIRE(w.actions.transmits.size() == 1);
+    CHECK(w.actions.transmits[0].follows == 0);
+    w.step({Sent{kB, 7}, Sent{kB, 8}});
+    CHECK(w.core->counters().relayed == 2);
+  }
+  SUBCASE("and is wanted there no more") {
+    w.batch.relays.push_back({Hosts::kBlock, kC1, kHere, msg::RelayWord::kOver, 0});
+    w.from(kC);
+    CHECK(w.core->counters().relays == 0);
+    w.arrived(transfer);
+    CHECK(w.to(kC).relays.empty());
+  }
+  SUBCASE("until it fails: who follows has ended before") {
+    w.step({NotSent{Hosts::kBlock, kHere, kB2, 7}, Sent{kB, 7},
+            TransferDone{transfer, {Errc::kUnavailable, "broken"}, msg::Lane::kTcp}});
+    CHECK(w.said(kB) == msg::RelayWord::kMissing);
+    CHECK(w.said(kC) == msg::RelayWord::kDeclined);
+    CHECK(w.to(kC).subscribes.size() == 1);
+    w.offer();
+    REQUIRE(w.actions.receives.size() == 1);  // anew: nothing of it is here
+    w.granted(9);
+    CHECK(w.said(kB) == msg::RelayWord::kMissing);
+  }
+  SUBCASE("though its owner is lost: memory stays until the transport lets go") {
+    w.log({msg::PeerLost{kC, 1, {OpId{1}, OpId{2}, OpId{3}}}});
+    CHECK(w.core->device_stats()[0].bytes_used == in_use);
+    w.step({NotSent{Hosts::kBlock, kHere, kB2, 7}, Sent{kB, 7},
+            TransferDone{transfer, {Errc::kUnavailable, "lost"}, msg::Lane::kTcp}});
+    CHECK(w.core->device_stats()[0].bytes_used < in_use);
+  }
+}
+
+TEST_CASE("what is not passed on, and comes from its owner, comes at once") {
+  Passing w(true);
+  w.offer(false);
+  REQUIRE(w.actions.receives.size() == 1);
+  CHECK_FALSE(w.actions.receives[0].in_parts);
+  CHECK_FALSE(w.to(kC).grants.at(0).in_parts);
 }
 
 TEST_CASE("a failed transfer, the owner's end and the end of the op end what was kept for others") {

@@ -3,10 +3,17 @@
 #include <tilewise/daemon/log.h>
 #include <tilewise/device/cuda_pinned.h>
 
+#include <functional>
+
 namespace tilewise::worker {
 
 Daemon::Service::Service(exchange::Exchange& exchange, device::Copier& copier, device::Device* gpu)
-    : exchange_(&exchange), copier_(copier), local_(copier) {
+    : exchange_(&exchange),
+      copier_(copier),
+      local_(copier),
+      parts_({.transmit = std::bind_front(&Service::transmit_one, this),
+              .receive = std::bind_front(&Service::receive_one, this),
+              .disarm = std::bind_front(&Service::disarm_one, this)}) {
   exchange::ChunkOptions chunks;
   if (gpu != nullptr) {
     chunks.pin = [gpu](std::size_t bytes) -> std::shared_ptr<std::byte> {
@@ -48,7 +55,7 @@ void Daemon::Service::send(WorkerId peer, msg::PeerBatch batch) {
 }
 
 void Daemon::Service::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                               device::Kind kind, OnSent sent) {
+                               device::Kind kind, Parts parts, OnSent sent) {
   const auto done = [to, transfer, sent = std::move(sent)](const Status& status, msg::Lane) {
     if (!status) {
       daemon::log_warn(
@@ -57,6 +64,12 @@ void Daemon::Service::transmit(WorkerId to, std::uint64_t transfer, const std::b
     }
     sent(status);
   };
+  if (parts.in_parts) return parts_.transmit(to, transfer, from, bytes, kind, parts.follows, done);
+  transmit_one(to, transfer, from, bytes, kind, done);
+}
+
+void Daemon::Service::transmit_one(WorkerId to, std::uint64_t transfer, const std::byte* from,
+                                   std::int64_t bytes, device::Kind kind, exchange::Exchange::Done done) {
   if (to == self_) {
     const device::Place place{const_cast<std::byte*>(from), kind};
     return local_.transmit(self_, transfer, place, bytes,
@@ -73,21 +86,33 @@ void Daemon::Service::refuse(WorkerId to, std::uint64_t transfer, const Error& w
 }
 
 void Daemon::Service::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
-                              device::Kind kind) {
+                              device::Kind kind, bool in_parts) {
   const auto done = [this, transfer](const Status& status, msg::Lane lane) {
     runtime_->post(TransferDone{transfer, status ? Error{Errc::kOk, {}} : status.error(), lane});
   };
+  const auto held = [this, transfer](const Error& why) {
+    runtime_->post(TransferDone{.transfer = transfer, .failed = why, .held = true});
+  };
+  if (!in_parts) return receive_one(from, transfer, to, bytes, kind, done, held);
+  const auto first = [this, transfer] { runtime_->post(PartArrived{transfer}); };
+  parts_.receive(from, transfer, to, bytes, kind, first, done, held);
+}
+
+void Daemon::Service::receive_one(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+                                  device::Kind kind, exchange::Exchange::Done done, transfer::OnHeld held) {
   if (from == self_) {
     return local_.receive(self_, transfer, {to, kind}, bytes,
                           [done](const Status& ok) { done(ok, msg::Lane::kPeerCopy); });
   }
   if (staged(kind, from)) return staging_->receive(from, transfer, to, bytes, done);
-  exchange_->receive(from, transfer, to, bytes, kind, done, [this, transfer](const Error& why) {
-    runtime_->post(TransferDone{.transfer = transfer, .failed = why, .held = true});
-  });
+  exchange_->receive(from, transfer, to, bytes, kind, std::move(done), std::move(held));
 }
 
 void Daemon::Service::disarm(WorkerId from, std::uint64_t transfer) {
+  if (!parts_.disarm(from, transfer)) disarm_one(from, transfer);
+}
+
+void Daemon::Service::disarm_one(WorkerId from, std::uint64_t transfer) {
   if (from == self_) return local_.refuse(self_, transfer, {Errc::kNotFound, "the sender does not send it"});
   exchange_->disarm(from, transfer);
 }

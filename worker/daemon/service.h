@@ -1,5 +1,6 @@
 // The runtime's way to its peers: an exchange, and around it what stays in this process.
 #pragma once
+#include <tilewise/exchange/parts.h>
 #include <tilewise/exchange/staging.h>
 #include <tilewise/worker/local_lane.h>
 #include <tilewise/worker/runtime.h>
@@ -34,13 +35,19 @@ class Daemon::Service final : public DataService {
   }
   std::optional<WorkerId> fenced_by() const override { return exchange_->fenced_by(); }
   void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                device::Kind kind, OnSent sent) override;
+                device::Kind kind, Parts parts, OnSent sent) override;
   void refuse(WorkerId to, std::uint64_t transfer, const Error& why) override;
-  void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
-               device::Kind kind) override;
+  void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes, device::Kind kind,
+               bool in_parts) override;
   void disarm(WorkerId from, std::uint64_t transfer) override;
 
  private:
+  // A block, or a part of one.
+  void transmit_one(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
+                    device::Kind kind, exchange::Exchange::Done done);
+  void receive_one(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+                   device::Kind kind, exchange::Exchange::Done done, transfer::OnHeld held);
+  void disarm_one(WorkerId from, std::uint64_t transfer);
   bool staged(device::Kind kind, WorkerId peer) const {
     return kind == device::Kind::kCuda && !exchange_->takes(kind, peer);
   }
@@ -49,6 +56,7 @@ class Daemon::Service final : public DataService {
   device::Copier& copier_;
   LocalLane local_;  // between our own devices, where one cannot read the other's memory
   std::optional<exchange::Staging> staging_;
+  exchange::Parts parts_;
   WorkerId self_;
   Runtime* runtime_ = nullptr;
   std::set<WorkerId> workers_, lost_;

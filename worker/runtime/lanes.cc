@@ -83,12 +83,13 @@ void Runtime::transmit(const Transmit& t) {
   }
   const auto sent = [this, t](const Status& status) { transmitted(t, status); };
   if (t.below >= 0)
-    return service_->transmit(t.to, t.transfer, below_->pinned(t.below), t.bytes, device::Kind::kHost, sent);
+    return service_->transmit(t.to, t.transfer, below_->pinned(t.below), t.bytes, device::Kind::kHost,
+                              {t.in_parts}, sent);
   device::Kind kind = device::Kind::kHost;
   for (const auto& local : locals_) {
     if (local->id == t.from.device) kind = local->device->info().kind;
   }
-  service_->transmit(t.to, t.transfer, address(t.from, kNowhere), t.bytes, kind, sent);
+  service_->transmit(t.to, t.transfer, address(t.from, kNowhere), t.bytes, kind, {t.in_parts, t.follows}, sent);
 }
 
 void Runtime::transmitted(const Transmit& t, const Status& status) {
@@ -117,7 +118,7 @@ void Runtime::send_from_disk() {
     below_->disk()->read(t.below, bytes.get(), t.bytes, [this, t, bytes, sent](const Status& status) {
       later([this, t, bytes, sent, status] {
         if (!status) return sent(status);
-        service_->transmit(t.to, t.transfer, bytes.get(), t.bytes, device::Kind::kHost, sent);
+        service_->transmit(t.to, t.transfer, bytes.get(), t.bytes, device::Kind::kHost, {t.in_parts}, sent);
       });
     });
   }
@@ -132,7 +133,7 @@ void Runtime::receive_probe(const ProbeReceive& probe) {
     const std::byte* from = address({probe.pulled, msg::kProbeSlab, 0}, probe.device);
     return pull(probe.from, probe.transfer, probe.device, bytes->get(), from, probe.bytes);
   }
-  service_->receive(probe.from, probe.transfer, bytes->get(), probe.bytes, device.info().kind);
+  service_->receive(probe.from, probe.transfer, bytes->get(), probe.bytes, device.info().kind, false);
 }
 
 // Without memory nothing is sent, and who waits gives up.
@@ -140,7 +141,7 @@ void Runtime::send_probe(const ProbeSend& probe) {
   device::Device& device = *locals_[probe.device]->device;
   auto bytes = probe_memory_->get(device, ProbeMemory::Way::kSend, now_);
   if (!bytes) return service_->refuse(probe.to, probe.transfer, bytes.error());
-  service_->transmit(probe.to, probe.transfer, bytes->get(), probe.bytes, device.info().kind,
+  service_->transmit(probe.to, probe.transfer, bytes->get(), probe.bytes, device.info().kind, {},
                      [kept = *bytes](const Status&) {});
 }
 

@@ -609,7 +609,7 @@ void Runtime::perform() {
   for (Launch& l : actions_.launches) launch(l);
   for (const Receive& r : actions_.receives) {
     service_->receive(r.from, r.transfer, address(r.to, r.device), r.bytes,
-                      locals_[r.device]->device->info().kind);
+                      locals_[r.device]->device->info().kind, r.in_parts);
   }
   for (const Pull& p : actions_.pulls)
     pull(p.peer, p.transfer, p.device, address(p.to, p.device), address(p.from, p.device), p.bytes);

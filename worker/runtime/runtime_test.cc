@@ -28,11 +28,12 @@ struct Listening final : DataService {
   bool inlines(WorkerId) const override { return true; }
   const std::byte* mapped(DeviceId, std::uint32_t) const override { return nullptr; }
   std::optional<WorkerId> fenced_by() const override { return fence; }
-  void transmit(WorkerId, std::uint64_t, const std::byte*, std::int64_t, device::Kind, OnSent sent) override {
+  void transmit(WorkerId, std::uint64_t, const std::byte*, std::int64_t, device::Kind, Parts,
+                OnSent sent) override {
     sent(how);
   }
   void refuse(WorkerId, std::uint64_t, const Error&) override {}
-  void receive(WorkerId, std::uint64_t, std::byte*, std::int64_t, device::Kind) override {}
+  void receive(WorkerId, std::uint64_t, std::byte*, std::int64_t, device::Kind, bool) override {}
   void disarm(WorkerId, std::uint64_t) override {}
 
   std::optional<WorkerId> fence;

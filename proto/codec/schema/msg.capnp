@@ -526,6 +526,7 @@ struct Grant {
   to @3 :UInt32;
   transfer @4 :UInt64;
   via @5 :UInt32;          # as in the offer
+  inParts @6 :Bool;        # a transfer for each part of the block
 }
 
 struct Relay {

@@ -18,7 +18,8 @@ struct Machine {
   std::vector<place::Device> devices;  // sorted by id
   std::vector<double> slower;          // by device: times as slow as the model; empty: none is
   // A larger block that several devices of another host read comes there once, by a binary tree over hosts, and is passed on
-  // inside, as workers do (docs/design/trees.md). Only where every task's device is known from the start.
+  // inside, as workers do (docs/design/trees.md), but whole: workers pass large ones on while they come, which is sooner. Only where every
+  // task's device is known from the start.
   std::int64_t tree_bytes = place::kTreeBytes;
   double ratio(std::size_t device) const { return slower.empty() ? 1 : slower[device]; }
   double speed() const;  // of all streams together, in streams of ratio 1

@@ -69,6 +69,7 @@ struct Grant {
   DeviceId from, to;           // as in the offer
   std::uint64_t transfer = 0;  // the receiver's nonce
   DeviceId via;                // as in the offer: who sends it, if not `from`
+  bool in_parts = false;       // each part of the block is a transfer of its own (exchange/parts.h)
   friend bool operator==(const Grant&, const Grant&) = default;
 };
 // Between a block's owner and a device that passes it on, and between that and the devices that get it there

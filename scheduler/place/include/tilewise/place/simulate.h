@@ -38,7 +38,7 @@ struct SimTier {  // below a device's memory: what it may have there, and how fa
 struct SimOptions {
   std::int64_t max_steps = 200'000;  // beyond, nothing is simulated
   std::int32_t window = 512;         // tasks a device looks ahead
-  std::int64_t tree_bytes = kTreeBytes;
+  std::int64_t tree_bytes = kTreeBytes, parts_bytes = kPartsBytes, chain_bytes = kChainBytes;
   bool by_level = true;              // false: as if no op had a level (place/levels.h)
   double client_bytes_per_s = 5e9;   // results on their way to clients
   std::vector<SimGraph> graphs{{}};  // that run at once

@@ -56,7 +56,9 @@ struct Options {
   std::int64_t pinned_bytes = 0;  // likewise in pinned host memory
   std::string host;               // as in its Join; empty: shared with nobody
   std::size_t max_held_ranges = 1'000'000;  // of one answer to a loss (msg::Held): a frame's worth
-  std::int64_t tree_bytes = 64 << 10;  // larger blocks travel as trees between hosts (docs/design/trees.md)
+  // Larger blocks travel as trees between hosts (docs/design/trees.md); those of so many bytes in parts, so that a part is passed on while
+  // the next one comes; and those of so many from each host to one other only.
+  std::int64_t tree_bytes = 64 << 10, parts_bytes = 4 << 20, chain_bytes = 32 << 20;
   // Bytes granted to other processes and not here yet, of all devices: together, and to one of them. One block always may.
   std::int64_t in_flight_bytes = std::int64_t{1} << 30;
   std::int64_t in_flight_peer_bytes = 256 << 20;
@@ -127,7 +129,12 @@ struct TransferDone {
   bool held =
       false;  // it has failed, but the transport still holds its memory: another one of this number comes when it lets go
 };
-// A Transmit with `tell` is over: the transport has let go of the memory that it read.
+// The first part of a Receive in parts is here. At most once, before its TransferDone.
+struct PartArrived {
+  std::uint64_t transfer = 0;
+};
+// A Transmit with `tell` is over: the transport has let go of the memory that it read. Of one that follows a Receive that fails it comes
+// before that one's TransferDone.
 struct Sent {
   WorkerId to;
   std::uint64_t transfer = 0;
@@ -157,7 +164,7 @@ struct IoDone {
   Error failed{Errc::kOk, {}};
 };
 using Event = std::variant<msg::Log, PeerBatchReceived, PeerReady, StreamCompleted, StepFailed, TransferDone,
-                           SlabAdded, SlabReached, IoDone, Sent, NotSent, msg::LinkProbe>;
+                           SlabAdded, SlabReached, IoDone, PartArrived, Sent, NotSent, msg::LinkProbe>;
 
 // ---- actions -------------------------------------------------------------------------------------------------------
 
@@ -187,6 +194,8 @@ struct Transmit {  // over the copying lane; repeat-safe
   // For NotSent, in which it ends where it fails.
   msg::BlockRef block;
   DeviceId sender, reader;
+  bool in_parts = false;      // as the Receive there
+  std::uint64_t follows = 0;  // given: a Receive of ours in parts, of which each is sent when it is here
 };
 struct Receive {  // arm before the Grant is sent; ends in TransferDone
   WorkerId from;
@@ -194,6 +203,7 @@ struct Receive {  // arm before the Grant is sent; ends in TransferDone
   std::uint16_t device = 0;
   MemoryRef to;
   std::int64_t bytes = 0;
+  bool in_parts = false;  // the first that is here is told of by PartArrived
 };
 // To a GPU's memory from that of a peer's, which it reaches. Ends in TransferDone, also where the peer dies meanwhile.
 struct Pull {

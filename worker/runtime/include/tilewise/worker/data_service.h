@@ -30,18 +30,24 @@ class DataService {
   // before what came of it is told.
   virtual std::optional<WorkerId> fenced_by() const { return std::nullopt; }
 
+  // How a block is sent: at once, or in parts, as its receiver awaits it; and those as they come in by `follows`, a receive in parts.
+  struct Parts {
+    bool in_parts = false;
+    std::uint64_t follows = 0;
+  };
   // The copying lane. Both are idempotent per `transfer`; a receive ends in TransferDone posted to the runtime, exactly
   // once, when the transport has let go of the memory.
   // `sent` is called, on the runtime's thread, when the transport has let go of `from`: exactly once, failed or not. The receiver need
   // not know of a failure.
   using OnSent = std::function<void(const Status&)>;
   virtual void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
-                        device::Kind kind, OnSent sent) = 0;
+                        device::Kind kind, Parts parts, OnSent sent) = 0;
   // There is no memory for bytes of no block that `to` wants to measure a link with (docs/design/link-probes.md). Inside the process it
   // hears so at once, others give up in time.
   virtual void refuse(WorkerId to, std::uint64_t transfer, const Error& why) = 0;
+  // `in_parts`: PartArrived is posted when the first is here. What follows it (Parts) has ended before its TransferDone says that it failed.
   virtual void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
-                       device::Kind kind) = 0;
+                       device::Kind kind, bool in_parts) = 0;
   // `from` says that it will not send these bytes: the receive ends now, unless they are on their way all the same.
   virtual void disarm(WorkerId from, std::uint64_t transfer) = 0;
 };

@@ -1,0 +1,186 @@
+#include <tilewise/exchange/parts.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace tilewise::exchange {
+
+namespace {
+
+constexpr std::int64_t kLeastPart = 512 << 10, kPartStep = 64 << 10, kMostParts = 256;
+constexpr int kTransferBits = 44;  // of a block's number; those above are its parts'
+
+std::uint64_t number_of(std::uint64_t transfer, std::int64_t part) {
+  return transfer | static_cast<std::uint64_t>(part + 1) << kTransferBits;
+}
+
+struct Cut {
+  explicit Cut(std::int64_t block_bytes)
+      : block(block_bytes), each(part_bytes_of(block_bytes)), count((block_bytes + each - 1) / each) {}
+  std::int64_t begin(std::int64_t part) const { return part * each; }
+  std::int64_t bytes(std::int64_t part) const { return std::min(each, block - begin(part)); }
+  std::int64_t block, each, count;
+};
+
+}  // namespace
+
+std::int64_t part_bytes_of(std::int64_t block_bytes) {
+  const std::int64_t even = (block_bytes + kMostParts - 1) / kMostParts;
+  return std::max(kLeastPart, (even + kPartStep - 1) / kPartStep * kPartStep);
+}
+
+struct Parts::Outgoing {
+  WorkerId to;
+  std::uint64_t transfer = 0;
+  const std::byte* from = nullptr;
+  Cut cut;
+  device::Kind kind = device::Kind::kHost;
+  Exchange::Done done;
+  std::int64_t begun = 0, open = 0;  // parts; of them those that are not over
+  Status so_far;
+  msg::Lane lane = msg::Lane::kTcp;
+  std::shared_ptr<Incoming> follows;  // while parts are to come from there
+};
+
+struct Parts::Incoming {
+  WorkerId from;
+  std::uint64_t transfer = 0;
+  Cut cut;
+  std::function<void()> first;
+  Exchange::Done done;
+  transfer::OnHeld held;
+  std::vector<bool> here, over;  // by part
+  std::int64_t open = 0;
+  Status so_far;
+  msg::Lane lane = msg::Lane::kTcp;
+  std::vector<std::shared_ptr<Outgoing>> followers;
+};
+
+// ---- sending ------------------------------------------------------------------------------------------------
+
+void Parts::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
+                     device::Kind kind, std::uint64_t follows, Exchange::Done done) {
+  if (bytes <= 0 || transfer >> kTransferBits != 0) {
+    if (done)
+      done(error(Errc::kInvalidArgument, "transfer " + std::to_string(transfer) + " of " +
+                                             std::to_string(bytes) + " bytes in parts"),
+           msg::Lane::kTcp);
+    return;
+  }
+  const auto [at, fresh] = outgoing_.try_emplace({to, transfer});
+  if (!fresh) return;
+  const auto out = std::make_shared<Outgoing>(Outgoing{to, transfer, from, Cut(bytes), kind, std::move(done)});
+  at->second = out;
+  const auto found = incoming_.find(follows);
+  if (found != incoming_.end()) {
+    out->follows = found->second;
+    found->second->followers.push_back(out);
+    out->so_far = found->second->so_far;
+  }
+  ++out->open;  // not over before all that is here has begun
+  for (std::int64_t part = 0; part < out->cut.count; ++part)
+    if (!out->follows || out->follows->here[static_cast<std::size_t>(part)]) send(out, part);
+  --out->open;
+  end_if_over(out);
+}
+
+void Parts::send(const std::shared_ptr<Outgoing>& out, std::int64_t part) {
+  if (!out->so_far) return;
+  ++out->begun, ++out->open;
+  ways_.transmit(out->to, number_of(out->transfer, part), out->from + out->cut.begin(part),
+                 out->cut.bytes(part), out->kind, [this, out](const Status& status, msg::Lane lane) {
+                   --out->open;
+                   if (!status && out->so_far) out->so_far = status;
+                   out->lane = lane;
+                   end_if_over(out);
+                 });
+}
+
+// All parts are sent, or nothing is under way and no more will be.
+void Parts::end_if_over(const std::shared_ptr<Outgoing>& out) {
+  if (out->open > 0 || (out->so_far && out->begun < out->cut.count)) return;
+  if (outgoing_.erase({out->to, out->transfer}) == 0) return;
+  if (out->done) out->done(out->so_far, out->lane);
+  const std::shared_ptr<Incoming> in = std::exchange(out->follows, nullptr);
+  if (in == nullptr) return;
+  std::erase(in->followers, out);
+  end_if_over(in);
+}
+
+// ---- receiving ----------------------------------------------------------------------------------------------
+
+void Parts::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
+                    device::Kind kind, std::function<void()> first, Exchange::Done done,
+                    transfer::OnHeld held) {
+  TW_CHECK(bytes > 0 && transfer >> kTransferBits == 0, "a block that has no parts, or no number");
+  const auto [at, fresh] = incoming_.try_emplace(transfer);
+  if (!fresh) return;
+  const Cut cut(bytes);
+  const auto in = std::make_shared<Incoming>(
+      Incoming{from, transfer, cut, std::move(first), std::move(done), std::move(held)});
+  at->second = in;
+  in->here.resize(static_cast<std::size_t>(cut.count));
+  in->over.resize(static_cast<std::size_t>(cut.count));
+  in->open = cut.count;
+  for (std::int64_t part = 0; part < cut.count; ++part) {
+    if (!in->so_far) {  // one has failed at once
+      arrived(in, part, in->so_far, in->lane);
+      continue;
+    }
+    ways_.receive(
+        from, number_of(transfer, part), to + cut.begin(part), cut.bytes(part), kind,
+        [this, in, part](const Status& status, msg::Lane lane) { arrived(in, part, status, lane); },
+        [this, in](const Error& why) {
+          fail(*in, why);
+          if (in->held) std::exchange(in->held, nullptr)(why);
+        });
+  }
+}
+
+void Parts::arrived(const std::shared_ptr<Incoming>& in, std::int64_t part, const Status& status,
+                    msg::Lane lane) {
+  const auto i = static_cast<std::size_t>(part);
+  if (in->over[i]) return;
+  in->over[i] = true;
+  --in->open;
+  in->lane = lane;
+  if (!status) {
+    fail(*in, status.error());
+  } else {
+    in->here[i] = true;
+    if (in->first) std::exchange(in->first, nullptr)();
+    for (const auto& out : std::vector(in->followers)) send(out, part);
+  }
+  end_if_over(in);
+}
+
+// What has not come is not awaited, and not passed on.
+void Parts::fail(Incoming& in, const Error& why) {
+  if (!in.so_far) return;
+  in.so_far = why;
+  for (std::int64_t part = 0; part < in.cut.count; ++part)
+    if (!in.over[static_cast<std::size_t>(part)]) ways_.disarm(in.from, number_of(in.transfer, part));
+  for (const auto& out : in.followers)
+    if (out->so_far) out->so_far = why;
+  for (const auto& out : std::vector(in.followers)) end_if_over(out);
+}
+
+void Parts::end_if_over(const std::shared_ptr<Incoming>& in) {
+  if (in->open > 0 || !incoming_.contains(in->transfer)) return;
+  if (!in->so_far && !in->followers.empty()) return;
+  incoming_.erase(in->transfer);
+  for (const auto& out : in->followers) out->follows = nullptr;  // they have begun all
+  in->followers.clear();
+  if (in->done) in->done(in->so_far, in->lane);
+}
+
+bool Parts::disarm(WorkerId from, std::uint64_t transfer) {
+  const auto found = incoming_.find(transfer);
+  if (found == incoming_.end() || found->second->from != from) return false;
+  const std::shared_ptr<Incoming> in = found->second;
+  for (std::int64_t part = 0; part < in->cut.count; ++part)
+    if (!in->over[static_cast<std::size_t>(part)]) ways_.disarm(from, number_of(transfer, part));
+  return true;
+}
+
+}  // namespace tilewise::exchange
