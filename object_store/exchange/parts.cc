@@ -62,14 +62,15 @@ void Parts::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from,
                      device::Kind kind, std::uint64_t follows, Exchange::Done done) {
   if (bytes <= 0 || transfer >> kTransferBits != 0) {
     if (done)
-      done(error(Errc::kInvalidArgument, "transfer " + std::to_string(transfer) + " of " +
-                                             std::to_string(bytes) + " bytes in parts"),
+      done(error(Errc::kInvalidArgument,
+                 "transfer " + std::to_string(transfer) + " of " + std::to_string(bytes) + " bytes in parts"),
            msg::Lane::kTcp);
     return;
   }
   const auto [at, fresh] = outgoing_.try_emplace({to, transfer});
   if (!fresh) return;
-  const auto out = std::make_shared<Outgoing>(Outgoing{to, transfer, from, Cut(bytes), kind, std::move(done)});
+  const auto out =
+      std::make_shared<Outgoing>(Outgoing{to, transfer, from, Cut(bytes), kind, std::move(done)});
   at->second = out;
   const auto found = incoming_.find(follows);
   if (found != incoming_.end()) {

@@ -41,12 +41,14 @@ struct Desk {
   // What came of the block that is received, and of those that are sent, in order.
   int firsts = 0;
   std::vector<std::string> ends;
-  Parts parts{{.transmit = [this](WorkerId to, std::uint64_t number, const std::byte* from, std::int64_t bytes,
-                                  device::Kind,
-                                  Exchange::Done done) { sent.push_back({to, number, from, bytes, std::move(done)}); },
+  Parts parts{{.transmit =
+                   [this](WorkerId to, std::uint64_t number, const std::byte* from, std::int64_t bytes,
+                          device::Kind, Exchange::Done done) {
+                     sent.push_back({to, number, from, bytes, std::move(done)});
+                   },
                .receive =
-                   [this](WorkerId from, std::uint64_t number, std::byte* to, std::int64_t bytes, device::Kind,
-                          Exchange::Done done, transfer::OnHeld held) {
+                   [this](WorkerId from, std::uint64_t number, std::byte* to, std::int64_t bytes,
+                          device::Kind, Exchange::Done done, transfer::OnHeld held) {
                      awaited.push_back({from, number, to, bytes, std::move(done), std::move(held)});
                    },
                .disarm = [this](WorkerId, std::uint64_t number) { disarmed.push_back(number); }}};
@@ -57,11 +59,13 @@ struct Desk {
     };
   }
   void receive(std::uint64_t transfer = 7) {
-    parts.receive(kAbove, transfer, memory.data(), kBlockBytes, kHost, [this] { ++firsts; }, ending("here"),
-                  [this](const Error& why) { ends.push_back("held: " + why.message); });
+    parts.receive(
+        kAbove, transfer, memory.data(), kBlockBytes, kHost, [this] { ++firsts; }, ending("here"),
+        [this](const Error& why) { ends.push_back("held: " + why.message); });
   }
   void transmit(WorkerId to, std::uint64_t follows, std::uint64_t transfer = 9) {
-    parts.transmit(to, transfer, memory.data(), kBlockBytes, kHost, follows, ending(to == kBelow ? "below" : "other"));
+    parts.transmit(to, transfer, memory.data(), kBlockBytes, kHost, follows,
+                   ending(to == kBelow ? "below" : "other"));
   }
   void come(std::size_t part, const Status& how = {}) {
     awaited.at(part).over = true;
@@ -103,7 +107,8 @@ TEST_CASE("both ends cut a block alike, into numbers that are nobody else's") {
     at += here.sent[i].bytes;
   }
   CHECK(at == kBlockBytes);
-  for (const std::int64_t bytes : {std::int64_t{1}, kPartBytes, kPartBytes + 1, 256 * kPartBytes + 1, std::int64_t{1} << 34}) {
+  for (const std::int64_t bytes :
+       {std::int64_t{1}, kPartBytes, kPartBytes + 1, 256 * kPartBytes + 1, std::int64_t{1} << 34}) {
     const std::int64_t each = part_bytes_of(bytes);
     CHECK(each >= kPartBytes);
     CHECK(each % (64 << 10) == 0);
@@ -224,7 +229,8 @@ TEST_CASE("memory that the transport does not let go of is told of once, and the
 
 TEST_CASE("a number that has no room for its parts is refused") {
   Desk here;
-  here.parts.transmit(kBelow, std::uint64_t{1} << 50, here.memory.data(), kBlockBytes, kHost, 0, here.ending("below"));
+  here.parts.transmit(kBelow, std::uint64_t{1} << 50, here.memory.data(), kBlockBytes, kHost, 0,
+                      here.ending("below"));
   REQUIRE(here.ends.size() == 1);
   CHECK(here.ends[0].find("in parts") != std::string::npos);
   CHECK(here.sent.empty());

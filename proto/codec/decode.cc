@@ -128,8 +128,8 @@ msg::PeerBatch Reader::batch(wire::PeerBatch::Reader r) {
     return offer;
   });
   b.grants = list<msg::Grant>(r.getGrants(), [](wire::Grant::Reader g) {
-    return msg::Grant{block(g), DeviceId(g.getFrom()), DeviceId(g.getTo()), g.getTransfer(),
-                      DeviceId(g.getVia()), g.getInParts()};
+    return msg::Grant{block(g),        DeviceId(g.getFrom()), DeviceId(g.getTo()),
+                      g.getTransfer(), DeviceId(g.getVia()),  g.getInParts()};
   });
   b.relays = list<msg::Relay>(r.getRelays(), [&](wire::Relay::Reader x) {
     if (x.getWord() >= msg::kRelayWordCount) refuse(Errc::kCorruptData, "unknown word about a relay");

@@ -21,6 +21,8 @@ bool Lowering::strided(const View& v, const Grid& source) {
 
 namespace {
 
+constexpr std::int64_t kMostSplitBlocks = 16;  // as many devices as one would sum shares of a gradient on
+
 // `parts` runs of panels, as even as can be, the longer ones first.
 DimGrid in_parts(const DimGrid& panels, std::int64_t parts) {
   const std::int64_t each = panels.count() / parts, longer = panels.count() % parts;
@@ -97,7 +99,8 @@ DimGrid Lowering::inner_cuts(std::size_t i, int inner) const {
 
 bool splits_k(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t output_blocks,
               std::int64_t panels) {
-  if (output_blocks < 1 || output_blocks > 4 || panels < 4 || m == 0 || n == 0 || k == 0) return false;
+  if (output_blocks < 1 || output_blocks > kMostSplitBlocks || panels < 4 || m == 0 || n == 0 || k == 0)
+    return false;
   // Each product is of one array's extents, so below 2^63; their sums are not.
   const auto wide = [](std::int64_t x) { return static_cast<__int128>(x); };
   return wide(m) * n * panels <= (wide(m) * k + wide(k) * n) / 4;

@@ -527,8 +527,8 @@ TEST_CASE("a sweep shows every block of the swept dimension in order, beside the
 }
 
 TEST_CASE("k is split on one side of each threshold and not on the other") {
-  CHECK(splits_k(10, 10, 1000, 4, 8));
-  CHECK_FALSE(splits_k(10, 10, 1000, 5, 8));
+  CHECK(splits_k(10, 10, 1000, 16, 8));
+  CHECK_FALSE(splits_k(10, 10, 1000, 17, 8));
   CHECK_FALSE(splits_k(10, 10, 1000, 4, 3));
   CHECK(splits_k(10, 10, 1000, 1, 50));  // 5000 <= 20000 / 4
   CHECK_FALSE(splits_k(10, 10, 1000, 1, 51));

@@ -1,6 +1,6 @@
 // The figures of store and data plane, each beside what the machine itself can do, in the same run and in turns.
 //
-//   bench_store --json FILE [--quick] [--only PART]     parts: hand small copy arena reblock spill npy
+//   bench_store --json FILE [--quick] [--only PART]     parts: hand small copy broadcast arena reblock spill npy
 //
 // Clusters are a scheduler and two workers with one core and one host device each. --quick shrinks the sizes: for trying,
 // not for figures.
@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench_broadcast.h"
 #include "bench_disk.h"
 #include "bench_transfer.h"
 #include "cluster.h"
@@ -295,9 +296,10 @@ void bench_reblock(const Settings& settings, Report& report) {
                  1.5);
 }
 
-const std::vector<Part> kParts = {{"hand", bench_hand},   {"small", bench_small},     {"copy", bench_copy},
-                                  {"arena", bench_arena}, {"reblock", bench_reblock}, {"spill", bench_spill},
-                                  {"npy", bench_npy}};
+const std::vector<Part> kParts = {{"hand", bench_hand},   {"small", bench_small},
+                                  {"copy", bench_copy},   {"broadcast", bench_broadcast},
+                                  {"arena", bench_arena}, {"reblock", bench_reblock},
+                                  {"spill", bench_spill}, {"npy", bench_npy}};
 
 }  // namespace
 }  // namespace tilewise::bench

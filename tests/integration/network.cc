@@ -4,6 +4,7 @@
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <stdexcept>
@@ -148,6 +149,9 @@ bool Network::slow_down(int host, std::int64_t bits_per_s) {
   const Host& h = hosts_[static_cast<std::size_t>(host)];
   std::vector<std::string> in_host = prefix(host);
   in_host.push_back(kTc);
+  // What a slow modem keeps in its queue, and what a switch does. A burst is what comes in 4 ms, for timers are no finer everywhere.
+  constexpr std::int64_t kFast = 100'000'000;
+  const std::int64_t burst = std::max<std::int64_t>(32 << 10, bits_per_s / 8 / 250);
   bool can = true;
   for (std::vector<std::string> command : {std::vector<std::string>{kTc}, in_host}) {
     const std::string end = command.size() == 1 ? h.port : "eth0";
@@ -155,7 +159,8 @@ bool Network::slow_down(int host, std::int64_t bits_per_s) {
       command.insert(command.end(), {"qdisc", "del", "dev", end, "root"});
     else
       command.insert(command.end(), {"qdisc", "replace", "dev", end, "root", "tbf", "rate",
-                                     std::to_string(bits_per_s) + "bit", "burst", "32k", "latency", "400ms"});
+                                     std::to_string(bits_per_s) + "bit", "burst", std::to_string(burst),
+                                     "latency", bits_per_s < kFast ? "400ms" : "10ms"});
     can = run(command).code == 0 && can;
   }
   return can;

@@ -55,14 +55,11 @@ struct Chain {
   // Sums of rows of a product to which each device contributes one block of rows.
   Array product() {
     Array a = session->full({kInner, kWide}, 0.25, {.block = {kInner, kWide}}).on(first);
-    Array rows =
-        session->ones({64 * std::ssize(all), kInner}, {.block = {64, kInner}}).on(all);
+    Array rows = session->ones({64 * std::ssize(all), kInner}, {.block = {64, kInner}}).on(all);
     session->persist({a, rows}).wait({.timeout = kPatience});
     return sum(matmul(rows, a).on(all), 1);
   }
-  std::vector<double> right() const {
-    return std::vector<double>(64 * all.size(), 0.25 * kInner * kWide);
-  }
+  std::vector<double> right() const { return std::vector<double>(64 * all.size(), 0.25 * kInner * kWide); }
 };
 
 }  // namespace

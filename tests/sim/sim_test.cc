@@ -367,10 +367,10 @@ FAMILY_CASE(
     "trees",
     "what several devices of a host read comes there once, and nobody waits for who cannot pass it on") {
   run_worlds("trees",
-             {"blocks passed on", "blocks in parts", "parts passed on", "parts that did not come to be passed on",
-              "blocks held up", "blocks asked for elsewhere", "relays declined",
-              "transfers between hosts", "transfers inside a host", "crossings checked", "killed workers",
-              "cancels", "failed steps", "requests done"},
+             {"blocks passed on", "blocks in parts", "parts passed on",
+              "parts that did not come to be passed on", "blocks held up", "blocks asked for elsewhere",
+              "relays declined", "transfers between hosts", "transfers inside a host", "crossings checked",
+              "killed workers", "cancels", "failed steps", "requests done"},
              60);
 }
 

@@ -98,8 +98,7 @@ void Core::Impl::check_tree(const Copy& copy) const {
   for (std::size_t i = 0; i < tree.leaders.size(); ++i) {
     const Leader& leader = tree.leaders[i];
     TW_CHECK(met.insert(leader.host).second && leader.host != 0, "two leaders of a host, or one of this");
-    TW_CHECK(leader.state != Leader::State::kWaiting || waits_rightly(i),
-             "a leader waits for nobody");
+    TW_CHECK(leader.state != Leader::State::kWaiting || waits_rightly(i), "a leader waits for nobody");
     TW_CHECK(!pending(leader) || leader.state == Leader::State::kWaiting || is_far(leader.device),
              "a leader is asked who is lost");
   }

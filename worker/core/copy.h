@@ -71,8 +71,8 @@ struct Copy {
   bool relays = false;  // asked for, and given to, others of this host or behind it: a spare when it is whole
   bool in_parts = false;  // kReceiving: it comes so ...
   bool begun = false;     // ... and the first one is here
-  Slot tree = kNone;    // of the owner: who passes it on (trees.cc)
-  MemoryRef at;         // where the bytes are
+  Slot tree = kNone;      // of the owner: who passes it on (trees.cc)
+  MemoryRef at;           // where the bytes are
   std::int64_t bytes = 0;
   alloc::Extent extent;                              // has_memory
   std::uint8_t stream = 0;                           // kEnqueued: produced there ...
@@ -128,8 +128,7 @@ struct Tree {
   static std::optional<std::size_t> parent_of(std::size_t i, std::size_t fan_out) {
     return i < fan_out ? std::nullopt : std::optional(i / fan_out - 1);
   }
-  boost::container::small_vector<Leader, 4>
-      leaders;  // in the order in which they came
+  boost::container::small_vector<Leader, 4> leaders;  // in the order in which they came
 };
 
 struct User {

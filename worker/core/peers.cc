@@ -346,7 +346,8 @@ void Core::Impl::on_transfer(const TransferDone& event) {
     copy.via = {};
     copy.pulls = false;
     const DeviceId here = devices[copy.device].spec.id;
-    if (copy.relays && !copy.begun) say(here, copy.source, {arrays[copy.array].id, copy.block}, msg::RelayWord::kHas);
+    if (copy.relays && !copy.begun)
+      say(here, copy.source, {arrays[copy.array].id, copy.block}, msg::RelayWord::kHas);
     refix(slot);
     for (Slot op : claims) owe_done(copy, op);  // kernels may still read what was lent before (keep)
     if (copy.kept_open) kept_here(slot);

@@ -77,7 +77,8 @@ bool Core::Impl::passes_on(const Copy& copy, std::size_t i) const {
     }
   }
   const std::size_t next = tree.leaders.size(), end = next + to_come.size();
-  return std::max(next, fan_out * (i + 1)) < std::min(end, fan_out * (i + 2));  // one of them will be its child
+  return std::max(next, fan_out * (i + 1)) <
+         std::min(end, fan_out * (i + 2));  // one of them will be its child
 }
 
 // Where the use's device gets the block from; it becomes its host's leader where there is none. Only who waits for its first

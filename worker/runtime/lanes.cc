@@ -89,7 +89,8 @@ void Runtime::transmit(const Transmit& t) {
   for (const auto& local : locals_) {
     if (local->id == t.from.device) kind = local->device->info().kind;
   }
-  service_->transmit(t.to, t.transfer, address(t.from, kNowhere), t.bytes, kind, {t.in_parts, t.follows}, sent);
+  service_->transmit(t.to, t.transfer, address(t.from, kNowhere), t.bytes, kind, {t.in_parts, t.follows},
+                     sent);
 }
 
 void Runtime::transmitted(const Transmit& t, const Status& status) {

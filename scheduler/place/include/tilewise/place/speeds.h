@@ -51,7 +51,7 @@ struct Device {
 
 // Larger blocks come to each other host once, and are passed on inside; while they come; and by a chain (worker::Options::tree_bytes and
 // what follows it).
-constexpr std::int64_t kTreeBytes = 64 << 10, kPartsBytes = 4 << 20, kChainBytes = 32 << 20;
+constexpr std::int64_t kTreeBytes = 64 << 10, kPartsBytes = 4 << 20, kChainBytes = 8 << 20;
 
 struct LinkSpeed {
   double bytes_per_s = 0;  // 0: nothing has to move

@@ -58,7 +58,7 @@ struct Options {
   std::size_t max_held_ranges = 1'000'000;  // of one answer to a loss (msg::Held): a frame's worth
   // Larger blocks travel as trees between hosts (docs/design/trees.md); those of so many bytes in parts, so that a part is passed on while
   // the next one comes; and those of so many from each host to one other only.
-  std::int64_t tree_bytes = 64 << 10, parts_bytes = 4 << 20, chain_bytes = 32 << 20;
+  std::int64_t tree_bytes = 64 << 10, parts_bytes = 4 << 20, chain_bytes = 8 << 20;
   // Bytes granted to other processes and not here yet, of all devices: together, and to one of them. One block always may.
   std::int64_t in_flight_bytes = std::int64_t{1} << 30;
   std::int64_t in_flight_peer_bytes = 256 << 20;
