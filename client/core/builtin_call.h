@@ -3,7 +3,9 @@
 #include <tilewise/ir/builtin.h>
 #include <tilewise/kernel.h>
 
+#include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "access.h"
 
@@ -58,6 +60,21 @@ inline int axis_of(const Array& a, int axis, const char* function) {
     refuse(Errc::kOutOfRange, std::string(function) + ": axis " + std::to_string(axis), a);
   return normal;
 }
+// `axes` counted from 0, all of them without a list; each once, or kInvalidArgument.
+inline std::vector<int> axes_of(const Array& a, const Axes& axes, const char* function) {
+  std::vector<int> out;
+  if (!axes.list())
+    for (int d = 0; d < a.rank(); ++d) out.push_back(d);
+  else
+    for (const int axis : *axes.list()) {
+      const int at = axis_of(a, axis, function);
+      if (std::find(out.begin(), out.end(), at) != out.end())
+        refuse(Errc::kInvalidArgument, std::string(function) + ": axis " + std::to_string(axis) + " twice",
+               a);
+      out.push_back(at);
+    }
+  return out;
+}
 inline std::int64_t extent(const Array& a, int axis) { return a.shape()[static_cast<std::size_t>(axis)]; }
 
 // Integers as int64. What does not fit is the largest one: out of bounds as it was, and not wrapped to a negative index.
@@ -66,11 +83,11 @@ inline Array as_positions(const Array& indices) {
   return (wide ? minimum(indices, std::numeric_limits<std::int64_t>::max()) : indices).astype(DType::kInt64);
 }
 
-// kInvalidArgument unless the mask is bool, kShapeMismatch unless it has the shape of x, or that of its first dimensions.
+// kInvalidArgument unless the mask is bool, kShapeMismatch unless it has the shape of x, or that of its first dimensions, or none.
 inline void check_mask(const Array& x, const Array& mask) {
   if (mask.dtype() != DType::kBool)
     refuse(Errc::kInvalidArgument, "a mask of dtype " + std::string(name_of(mask.dtype())), x);
-  bool fits = mask.rank() >= 1 && mask.rank() <= x.rank();
+  bool fits = mask.rank() <= x.rank();
   for (int d = 0; fits && d < mask.rank(); ++d) fits = extent(mask, d) == extent(x, d);
   if (!fits) refuse(Errc::kShapeMismatch, "a mask of shape " + ir::to_string(mask.shape()), x);
 }

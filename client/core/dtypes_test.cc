@@ -159,8 +159,8 @@ TEST_CASE("finfo and iinfo: limits") {
       {kBFloat16, kBFloat16, 16, 0x1p-7, 0x1.FEp127, 0x1p-126},
       {kFloat32, kFloat32, 32, 0x1p-23, 0x1.FFFFFEp127, 0x1p-126},
       {kFloat64, kFloat64, 64, 0x1p-52, 0x1.FFFFFFFFFFFFFp1023, 0x1p-1022},
-      {kComplex64, kFloat32, 64, 0x1p-23, 0x1.FFFFFEp127, 0x1p-126},
-      {kComplex128, kFloat64, 128, 0x1p-52, 0x1.FFFFFFFFFFFFFp1023, 0x1p-1022},
+      {kComplex64, kFloat32, 32, 0x1p-23, 0x1.FFFFFEp127, 0x1p-126},
+      {kComplex128, kFloat64, 64, 0x1p-52, 0x1.FFFFFFFFFFFFFp1023, 0x1p-1022},
   };
   for (const auto& want : floats) {
     INFO(std::string(ir::name_of(want.dtype)));

@@ -204,13 +204,13 @@ Array shifted(const Array& x, const Axes& axes, bool back) {
   return out;
 }
 
-Array frequencies(const Session& session, std::int64_t n, double d, const CreateOptions& options,
-                  std::int64_t count, const char* function) {
+Array frequencies(const Session& session, std::int64_t n, double d, const CreateOptions& options, bool real,
+                  const char* function) {
   if (n < 1 || d == 0)
     throw ArrayError(Errc::kInvalidArgument, std::string(function) + " of " + std::to_string(n) +
                                                  " samples " + std::to_string(d) + " apart");
-  const Array k = session.arange(0, count, 1, {.block = options.block});
-  const Array turned = count == n ? where(k < (n + 1) / 2, k, k - n) : k;
+  const Array k = session.arange(0, real ? n / 2 + 1 : n, 1, {.block = options.block});
+  const Array turned = real ? k : where(k < (n + 1) / 2, k, k - n);
   return (turned.astype(DType::kFloat64) / (static_cast<double>(n) * d)).astype(options.dtype);
 }
 
@@ -269,10 +269,10 @@ Array irfftn(const Array& x, const std::optional<std::vector<std::int64_t>>& s, 
 }
 
 Array fftfreq(const Session& session, std::int64_t n, double d, const CreateOptions& options) {
-  return frequencies(session, n, d, options, n, "fftfreq");
+  return frequencies(session, n, d, options, false, "fftfreq");
 }
 Array rfftfreq(const Session& session, std::int64_t n, double d, const CreateOptions& options) {
-  return frequencies(session, n, d, options, n / 2 + 1, "rfftfreq");
+  return frequencies(session, n, d, options, true, "rfftfreq");
 }
 Array fftshift(const Array& x, const Axes& axes) { return shifted(x, axes, false); }
 Array ifftshift(const Array& x, const Axes& axes) { return shifted(x, axes, true); }

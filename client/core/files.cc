@@ -79,6 +79,7 @@ std::optional<Grid> cut_along_chunks(const ir::FileInfo& info, const Shape& bloc
     const auto usual = Grid::by_default(info.shape, ir::size_of(info.dtype));
     if (!usual) throw ArrayError(usual.error().code, what + ": " + usual.error().message);
     cut = usual->max_block_shape();
+    for (std::int64_t& extent : cut) extent = std::max<std::int64_t>(extent, 1);  // of nothing: 0
     for (std::size_t d = 0; d < info.chunk.size(); ++d) {
       const std::int64_t chunk = std::min(info.chunk[d], std::max<std::int64_t>(info.shape[d], 1));
       cut[d] = std::max<std::int64_t>((cut[d] + chunk - 1) / chunk, 1) * chunk;
@@ -132,12 +133,26 @@ Array Session::read_stored(ir::FileFormat format, const char* name, const std::s
   return Access::record(*state_, nullptr, infer_call({}, std::move(attrs), grid, {{0, info.dtype, grid}}));
 }
 
+namespace {
+
+// Workers write beside it first, under a name made of its own (io/temp_path.h).
+void check_target(const std::string& path, const std::string& what) {
+  if (path.empty() || path.size() > limits::kMaxPathBytes || path.find('\0') != std::string::npos)
+    throw ArrayError(Errc::kInvalidArgument, what + ": a path of " + std::to_string(path.size()) + " bytes");
+  const std::string name = path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+  if (name.empty() || name == "." || name == "..")
+    throw ArrayError(Errc::kInvalidArgument, what + ": names no file");
+}
+
+}  // namespace
+
 Future Array::save_npy(const std::string& path, const ComputeOptions& options) const {
   if (ir::npy_code(dtype()).empty()) {
     throw ArrayError(Errc::kUnsupported,
                      "save_npy('" + path + "') of " + std::string(name_of(dtype())) +
                          ": .npy files have no such dtype; astype(float32) keeps every value");
   }
+  check_target(path, "save_npy('" + path + "')");
   const std::uint64_t token = Access::state(*this).next_token();
   // Where data begins is said by the header, which workers write.
   std::string params = std::to_string(token) + ' ' + std::to_string(static_cast<int>(dtype())) + ' ' +
@@ -148,20 +163,24 @@ Future Array::save_npy(const std::string& path, const ComputeOptions& options) c
   return save(begun, written, ir::saving::kCommitNpy, std::move(params), options);
 }
 
-Future Array::write_zarr(const std::string& path, const ZarrOptions& zarr,
+Future Array::write_zarr(const std::string& given, const ZarrOptions& zarr,
                          const ComputeOptions& options) const {
-  const std::string what = "write_zarr('" + path + "')";
+  const std::string what = "write_zarr('" + given + "')";
+  const std::string path = given.substr(0, given.find_last_not_of('/') + 1);  // it is a folder
   const auto wrong = [&](Errc code, const std::string& why) { return ArrayError(code, what + ": " + why); };
   static const std::string_view kCodecs[] = {"none", "gzip", "zstd", "blosc"};
   if (ir::npy_code(dtype()).empty())
     throw wrong(Errc::kUnsupported,
                 "Zarr has no dtype " + std::string(name_of(dtype())) + "; astype(float32) keeps every value");
-  if (path.empty() || path.size() > limits::kMaxPathBytes || path.find('\0') != std::string::npos)
-    throw wrong(Errc::kInvalidArgument, "a path of " + std::to_string(path.size()) + " bytes");
+  check_target(path, what);
   if (zarr.version != 2 && zarr.version != 3)
     throw wrong(Errc::kInvalidArgument, "version " + std::to_string(zarr.version) + ": there are 2 and 3");
   if (std::find(std::begin(kCodecs), std::end(kCodecs), zarr.codec) == std::end(kCodecs))
     throw wrong(Errc::kInvalidArgument, "codec '" + zarr.codec + "': there are none, gzip, zstd and blosc");
+  const bool by_zstd = zarr.codec == "zstd";
+  if (zarr.codec != "none" && (zarr.level > (by_zstd ? 22 : 9) || (!by_zstd && zarr.level < 0)))
+    throw wrong(Errc::kInvalidArgument, "level " + std::to_string(zarr.level) + " of " + zarr.codec +
+                                            (by_zstd ? ": up to 22 are possible" : ": 0 to 9 are possible"));
   if (!zarr.shard.empty() && zarr.version == 2)
     throw wrong(Errc::kInvalidArgument, "version 2 has no shards");
   const Grid grid = this->grid();

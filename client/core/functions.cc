@@ -9,21 +9,13 @@ namespace tilewise {
 namespace {
 
 using client::Access;
+using client::axes_of;
 using client::axis_of;
 using client::block_volume;
 using client::extent;
 using client::refuse;
 using ir::TapeBuilder;
 using ir::TapeValue;
-
-std::vector<int> axes_of(const Array& a, const Axes& axes, const char* function) {
-  std::vector<int> out(static_cast<std::size_t>(a.rank()));
-  std::iota(out.begin(), out.end(), 0);
-  if (!axes.list()) return out;
-  out.clear();
-  for (const int axis : *axes.list()) out.push_back(axis_of(a, axis, function));
-  return out;
-}
 
 }  // namespace
 
@@ -53,6 +45,8 @@ Array var(const Array& a, const Axes& axes, double correction, bool keepdims) {
   return (squares / std::max(0.0, static_cast<double>(n) - correction)).astype(a.dtype());
 }
 Array stddev(const Array& a, const Axes& axes, double correction, bool keepdims) {
+  if (ir::is_half(a.dtype()))  // the root may fit where its square does not
+    return stddev(a.astype(DType::kFloat32), axes, correction, keepdims).astype(a.dtype());
   return sqrt(var(a, axes, correction, keepdims));
 }
 Array count_nonzero(const Array& a, const Axes& axes, bool keepdims) {
@@ -172,7 +166,7 @@ Array tensordot(const Array& a, const Array& b, const std::vector<int>& axes_a,
   const auto matrix = [](const Array& x, std::int64_t height, std::int64_t width) {
     const Array flat = x.reshape({height, width});
     const Grid runs = flat.grid();
-    if (runs.dim(0).count() == 1 || runs.dim(1).count() == 1) return flat;
+    if (runs.dim(0).count() <= 1 || runs.dim(1).count() <= 1) return flat;  // of nothing: 0
     const std::int64_t most = block_volume(runs);
     std::int64_t side = 1;
     while (2 * side <= height && 2 * side <= most / (2 * side)) side *= 2;

@@ -186,23 +186,38 @@ LstsqResult lstsq(const Array& a, const Array& b) {
   return {rounded(vector ? x.squeeze(-1) : x), rounded(residuals)};
 }
 
-Array pinv(const Array& a, std::optional<double> rtol) {
+namespace {
+
+// `rtol`: one for all matrices of the stack, or an array of one each, beside which singular values have another axis.
+double limit_of(std::optional<double> rtol, const Array& m) {
+  return rtol.value_or(static_cast<double>(std::max(rows(m), columns(m))) * epsilon(m));
+}
+Array limit_of(const Array& rtol, const Array& m) {
+  return rtol.astype(real_dtype(m.dtype())).expand_dims(-1);
+}
+
+template <class Rtol> Array pseudo_inverse(const Array& a, const Rtol& rtol) {
   const Array m = matrix(a, "pinv");
   const SvdResult f = svd(m, false);
-  const double limit = rtol.value_or(static_cast<double>(std::max(rows(m), columns(m))) * epsilon(m));
-  if (f.s.size() == 0) return adjoint(m);
-  const Array kept = f.s > max(f.s, -1, true) * limit;
+  if (f.s.size() == 0) return back(adjoint(m), a);
+  const Array kept = f.s > max(f.s, -1, true) * limit_of(rtol, m);
   const Array inverse = where(kept, 1 / f.s, 0.0);
   return back(matmul(adjoint(f.vh) * inverse.expand_dims(-2), adjoint(f.u)), a);
 }
 
-Array matrix_rank(const Array& a, std::optional<double> rtol) {
+template <class Rtol> Array rank_of(const Array& a, const Rtol& rtol) {
   const Array m = matrix(a, "matrix_rank");
   const Array s = svdvals(m);
-  const double limit = rtol.value_or(static_cast<double>(std::max(rows(m), columns(m))) * epsilon(m));
   if (std::min(rows(m), columns(m)) == 0) return sum(s.astype(DType::kInt64), -1);
-  return sum(s > max(s, -1, true) * limit, -1);
+  return sum(s > max(s, -1, true) * limit_of(rtol, m), -1);
 }
+
+}  // namespace
+
+Array pinv(const Array& a, std::optional<double> rtol) { return pseudo_inverse(a, rtol); }
+Array pinv(const Array& a, const Array& rtol) { return pseudo_inverse(a, rtol); }
+Array matrix_rank(const Array& a, std::optional<double> rtol) { return rank_of(a, rtol); }
+Array matrix_rank(const Array& a, const Array& rtol) { return rank_of(a, rtol); }
 
 namespace {
 
@@ -254,6 +269,17 @@ Array matrix_power(const Array& a, std::int64_t n) {
 
 // ---- norms -------------------------------------------------------------------------------------------------------------
 
+namespace {
+
+// Of sizes; of none 0.
+Array largest(const Array& sizes, const Axes& axes, bool keepdims) {
+  for (const int axis : client::axes_of(sizes, axes, "a norm"))
+    if (extent(sizes, axis) == 0) return sum(sizes, axes, keepdims);
+  return max(sizes, axes, keepdims);
+}
+
+}  // namespace
+
 Array vector_norm(const Array& a, const Axes& axes, bool keepdims, double ord) {
   if (ir::is_half(a.dtype()))
     return vector_norm(a.astype(DType::kFloat32), axes, keepdims, ord).astype(a.dtype());
@@ -261,7 +287,7 @@ Array vector_norm(const Array& a, const Axes& axes, bool keepdims, double ord) {
   const bool inexact = ir::is_floating(a.dtype()) || ir::is_complex(a.dtype());
   const Array size = abs(inexact ? a : a.astype(DType::kFloat64));
   if (ord == 0) return sum(size != 0, axes, keepdims).astype(size.dtype());
-  if (std::isinf(ord)) return ord > 0 ? max(size, axes, keepdims) : min(size, axes, keepdims);
+  if (std::isinf(ord)) return ord > 0 ? largest(size, axes, keepdims) : min(size, axes, keepdims);
   if (ord == 1) return sum(size, axes, keepdims);
   if (ord == 2) return sqrt(sum(square(size), axes, keepdims));
   return power(sum(power(size, ord), axes, keepdims), 1 / ord);
@@ -281,12 +307,12 @@ Array matrix_norm(const Array& a, double ord, bool keepdims) {
   const bool one = std::abs(ord) == 1;
   if (std::abs(ord) == 2) {
     const Array s = svdvals(m);
-    return back(kept(ord > 0 ? max(s, -1) : min(s, -1)), a);
+    return back(kept(ord > 0 ? largest(s, -1, false) : min(s, -1)), a);
   }
   if (!one && !std::isinf(ord))
     refuse(Errc::kInvalidArgument, "matrix_norm of order " + std::to_string(ord), a);
   const Array sums = sum(abs(m), one ? -2 : -1);
-  return back(kept(ord > 0 ? max(sums, -1) : min(sums, -1)), a);
+  return back(kept(ord > 0 ? largest(sums, -1, false) : min(sums, -1)), a);
 }
 
 // ---- elements ----------------------------------------------------------------------------------------------------------
@@ -315,6 +341,7 @@ Array trace(const Array& a, std::int64_t offset, std::optional<DType> dtype) {
 
 Array diagonal(const Array& a, std::int64_t offset) {
   if (a.rank() < 2) refuse(Errc::kShapeMismatch, "diagonal wants two dimensions or more", a);
+  offset = std::clamp(offset, -rows(a), columns(a));
   const std::int64_t first = std::max<std::int64_t>(0, -offset);
   const std::int64_t n =
       std::max<std::int64_t>(0, std::min(rows(a) - first, columns(a) - std::max<std::int64_t>(0, offset)));

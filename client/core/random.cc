@@ -97,6 +97,9 @@ Array Random::uniform(const Shape& shape, const RandomOptions& options, double l
 
 Array Random::normal(const Shape& shape, const RandomOptions& options, double mean, double stddev) const {
   check_drawn(options.dtype, "normal");
+  if (!(stddev >= 0))
+    throw ArrayError(Errc::kInvalidArgument,
+                     "normal with stddev " + std::to_string(stddev) + ", not 0 or above");
   const std::uint64_t key = key_of(*state_, options);
   return generate(*state_, shape, options, [&](TapeBuilder& t) {
     TapeValue v = t.normal(options.dtype, key);
@@ -110,7 +113,8 @@ Array Random::integers(std::int64_t low, std::int64_t high, const Shape& shape,
   std::int64_t span = 0;
   if (low >= high || __builtin_sub_overflow(high, low, &span)) {
     throw ArrayError(Errc::kInvalidArgument,
-                     "random integers in [" + std::to_string(low) + ", " + std::to_string(high) + ")");
+                     "random integers in [" + std::to_string(low) + ", " + std::to_string(high) +
+                         "): " + (low >= high ? "there are none" : "2^63 of them or more"));
   }
   const std::uint64_t key = key_of(*state_, options);
   return generate(*state_, shape, options, [&](TapeBuilder& t) {

@@ -111,6 +111,7 @@ Array run_lengths(const Selection& s) {
 
 Array boolean_index(const Array& x, const Array& mask) {
   client::check_mask(x, mask);
+  if (mask.rank() == 0) return boolean_index(x.expand_dims(0), mask.expand_dims(0));  // all of x, or nothing
   Array from = x;
   if (mask.rank() > 1) {
     Shape shape = {mask.size()};

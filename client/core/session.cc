@@ -33,19 +33,42 @@ Session make_session(std::unique_ptr<client::Endpoint> endpoint, SessionOptions 
   return Session(std::make_shared<client::SessionState>(std::move(endpoint), std::move(options)));
 }
 
+namespace {
+
+// The standard's default dtype of its kind; of what int64 does not hold uint64.
+DType dtype_of(const Scalar& value) {
+  switch (value.value().kind) {
+    case ir::ScalarKind::kBool: return DType::kBool;
+    case ir::ScalarKind::kInt: return value.value().wide ? DType::kUInt64 : DType::kInt64;
+    case ir::ScalarKind::kFloat: return DType::kFloat64;
+    case ir::ScalarKind::kComplex: return DType::kComplex128;
+  }
+  return DType::kFloat64;
+}
+
+}  // namespace
+
 // ---- new arrays ------------------------------------------------------------------------------------------------------
 
 Array Session::zeros(const Shape& shape, const CreateOptions& options) const {
-  return full(shape, 0, options);
+  return full(shape, 0, {options.dtype, options.block});
 }
 
 Array Session::ones(const Shape& shape, const CreateOptions& options) const {
-  return full(shape, 1, options);
+  return full(shape, 1, {options.dtype, options.block});
 }
 
-Array Session::full(const Shape& shape, Scalar value, const CreateOptions& options) const {
+Array Session::full(const Shape& shape, Scalar value, const FullOptions& options) const {
+  const DType dtype = options.dtype.value_or(dtype_of(value));
   return generate(*state_, shape, options.block,
-                  [&](TapeBuilder& t) { return client::filled(t, value, options.dtype); });
+                  [&](TapeBuilder& t) { return client::filled(t, value, dtype); });
+}
+
+Array Session::from_memory(const std::vector<bool>& values, const Shape& shape,
+                           const MemoryOptions& options) const {
+  const auto copy = std::make_unique<bool[]>(values.size());
+  std::copy(values.begin(), values.end(), copy.get());
+  return from_memory(std::span<const bool>(copy.get(), values.size()), shape, {.block = options.block});
 }
 
 Array Session::arange(Scalar start, Scalar stop, Scalar step, const ArangeOptions& options) const {

@@ -18,6 +18,7 @@ constexpr TimeNs kPollNs = 250 * kMicrosecond;
 constexpr TimeNs kForeverNs = 100'000 * kSecond;
 constexpr TimeNs kReleaseEveryNs = 1 * kMillisecond;  // releases in between share a message
 constexpr std::size_t kReleaseBatch = 64;
+constexpr std::chrono::milliseconds kLastReports{100};  // they are sent every ten
 constexpr std::size_t kRememberedRefusals = 1024;
 
 Error error_of(const msg::Outcome& outcome) { return {outcome.code, outcome.message}; }
@@ -50,8 +51,16 @@ SessionState::SessionState(std::unique_ptr<Endpoint> endpoint, SessionOptions op
 
 SessionState::~SessionState() {
   {
-    const std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
     flush_releases(true);  // or the last results would count as never delivered
+    // Results come straight from workers, sooner than the scheduler hears that their tasks are over: graphs whose client leaves before
+    // would end as cancelled.
+    const auto unheard = [this] {
+      return lost_.code == Errc::kOk && std::ranges::any_of(requests_, [](const auto& entry) {
+               return entry.second->finished && entry.second->error.code == Errc::kOk;
+             });
+    };
+    heard_end_.wait_for(lock, kLastReports, [&] { return !unheard(); });
   }
   book_->close();
   endpoint_.stop();  // first: until it returns, callbacks use everything else, the whole endpoint too
@@ -488,6 +497,7 @@ void SessionState::on_done(msg::GraphDone done) {
   }
   if (done.outcome.ok() && request->targets_left == 0) finish_locked(*request, {Errc::kOk, {}});
   if (request->finished.load(std::memory_order_relaxed)) requests_.erase(done.request);
+  heard_end_.notify_all();
 }
 
 // Blocks that are here need not be made again for us. What is not said may be missing: requests without a reply, and too many pieces.
@@ -566,6 +576,7 @@ void SessionState::on_lost(Error why) {
     finish_locked(*request, lost_);
   }
   devices_changed_.notify_all();
+  heard_end_.notify_all();
 }
 
 // Something of it goes on without that worker, or has gone on since then.

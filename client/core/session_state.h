@@ -118,7 +118,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   std::mutex mutex_;
   Graph graph_;
-  Requests requests_;  // that have not ended at the scheduler
+  Requests requests_;                  // that have not ended at the scheduler
+  std::condition_variable heard_end_;  // of one of them
   std::map<DeviceId, Device> devices_;
   std::condition_variable devices_changed_;
   Error lost_{Errc::kOk, {}};

@@ -13,6 +13,7 @@ namespace tilewise {
 namespace {
 
 using client::Access;
+using client::axes_of;
 using client::axis_of;
 using client::extent;
 using client::refuse;
@@ -22,21 +23,6 @@ using ir::TapeValue;
 
 Array reshaped(const Array& a, const Shape& shape) {
   return a.reshape(std::span<const std::int64_t>(shape.data(), shape.size()));
-}
-
-// `axes` counted from 0, all of them without a list; each once.
-std::vector<int> axes_of(const Array& a, const Axes& axes, const char* function) {
-  std::vector<int> out(static_cast<std::size_t>(a.rank()));
-  std::iota(out.begin(), out.end(), 0);
-  if (!axes.list()) return out;
-  out.clear();
-  for (const int axis : *axes.list()) {
-    const int at = axis_of(a, axis, function);
-    if (std::find(out.begin(), out.end(), at) != out.end())
-      refuse(Errc::kInvalidArgument, std::string(function) + ": axis " + std::to_string(axis) + " twice", a);
-    out.push_back(at);
-  }
-  return out;
 }
 
 // Zero where `dropped`(column - row) holds, for the last two dimensions.

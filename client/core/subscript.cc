@@ -100,7 +100,7 @@ std::vector<IndexTerm> unmasked(const Array& x, std::span<const IndexTerm> terms
       check(x, axis++, i, terms[i]);
       continue;
     }
-    bool fits = mask->rank() > 0;
+    bool fits = true;
     for (int d = 0; fits && d < mask->rank(); ++d) fits = extent(*mask, d) == extent(x, axis + d);
     if (!fits)
       refuse(Errc::kShapeMismatch,
@@ -213,6 +213,32 @@ Array written(const Array& view, const Subscript& s, const Array& values) {
   return moveaxis(reshaped(out, shape), first(s.picked.size()), s.picked);
 }
 
+// A mask without dimensions as one of a new dimension of x, which it says whether to keep; the numbers of those are `fresh`.
+Array with_masked_axes(Array x, std::vector<IndexTerm>& terms, std::vector<int>& fresh) {
+  int named = 0, axis = 0;
+  check_counts(x, terms, named);
+  for (IndexTerm& term : terms) {
+    const Array* const mask = mask_in(term);
+    if (mask != nullptr && mask->rank() == 0) {
+      x = x.expand_dims(axis);
+      fresh.push_back(axis++);
+      term = mask->expand_dims(0);
+    } else if (is<Ellipsis>(term)) {
+      axis += x.rank() - static_cast<int>(fresh.size()) - named;
+    } else if (!is<NewAxis>(term)) {
+      axis += mask != nullptr ? mask->rank() : 1;
+    }
+  }
+  return x;
+}
+
+bool has_bare_mask(std::span<const IndexTerm> terms) {
+  return std::any_of(terms.begin(), terms.end(), [](const IndexTerm& term) {
+    const Array* const mask = mask_in(term);
+    return mask != nullptr && mask->rank() == 0;
+  });
+}
+
 // The mask, where it is all of the index; else null.
 const Array* mask_of(std::span<const IndexTerm> terms) {
   return terms.size() == 1 ? mask_in(terms.front()) : nullptr;
@@ -276,6 +302,11 @@ Array set_view(const Array& x, const Subscript& s, const Array& value) {
 Array Array::index(std::span<const IndexTerm> terms) const {
   Access::handle(*this);
   if (const Array* const mask = mask_of(terms)) return boolean_index(*this, *mask);
+  if (has_bare_mask(terms)) {
+    std::vector<IndexTerm> others(terms.begin(), terms.end());
+    std::vector<int> fresh;
+    return with_masked_axes(*this, others, fresh).index(others);
+  }
   const Subscript s = subscript(*this, unmasked(*this, terms));
   const Array view = viewed(*this, s);
   if (s.picked.empty()) return view;
@@ -291,6 +322,13 @@ Array Array::index(std::span<const IndexTerm> terms) const {
 Array set_index(const Array& x, const std::vector<IndexTerm>& terms, const Array& value) {
   Access::handle(x);
   const Array given = value.astype(x.dtype());
+  if (has_bare_mask(terms)) {
+    std::vector<IndexTerm> others = terms;
+    std::vector<int> fresh;
+    Array out = set_index(with_masked_axes(x, others, fresh), others, given);
+    for (std::size_t i = fresh.size(); i-- > 0;) out = out.squeeze(fresh[i]);
+    return out;
+  }
   if (const Array* const mask = mask_of(terms)) return set_mask(x, *mask, given);
   Subscript s = subscript(x, unmasked(x, terms));
   if (s.picked.empty()) return set_view(x, s, given);

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <future>
 #include <mutex>
+#include <shared_mutex>
 #include <thread>
 
 #include "foreign_memory.h"
@@ -41,7 +42,8 @@ class Impl;
 // One client of the cluster. Lives on the user's side; the cluster's thread calls its callbacks.
 class LocalEndpoint final : public client::Endpoint {
  public:
-  LocalEndpoint(Impl& cluster, scheduler::Conn conn) : cluster_(cluster), conn_(conn) {}
+  LocalEndpoint(std::shared_ptr<Impl> cluster, scheduler::Conn conn)
+      : cluster_(std::move(cluster)), conn_(conn) {}
   ~LocalEndpoint() override;
   const msg::Welcome& welcome() const override { return welcome_; }
   void start(client::EndpointCallbacks callbacks) override;
@@ -64,7 +66,7 @@ class LocalEndpoint final : public client::Endpoint {
  private:
   friend class Impl;
   friend class LocalService;
-  Impl& cluster_;
+  const std::shared_ptr<Impl> cluster_;  // which may have ended
   scheduler::Conn conn_;
   msg::Welcome welcome_;
   std::promise<void> welcomed_;
@@ -96,14 +98,16 @@ class LocalService final : public worker::DataService {
   std::size_t index_;
 };
 
-class Impl final : public Cluster {
+// Lives as long as its Cluster or a client, and works until the Cluster goes.
+class Impl final : public std::enable_shared_from_this<Impl> {
  public:
   explicit Impl(ClusterOptions options)
       : options_(std::move(options)),
         scheduler_({.max_lineage_ops = 0, .max_recompute_ns = 0, .link_probes = true}) {}
-  ~Impl() override;
+  ~Impl() { end(); }
   Status init();
-  std::unique_ptr<client::Endpoint> connect(std::string name) override;
+  std::unique_ptr<client::Endpoint> connect(std::string name);
+  void end();
 
  private:
   friend class LocalEndpoint;
@@ -129,8 +133,11 @@ class Impl final : public Cluster {
   void to_worker(std::size_t index, msg::Message& message);
   void arm_timer(TimeNs now);
   WorkerSide* worker_of(WorkerId id);
-  void on_thread(std::function<void()> fn);
+  // False: it has ended, and nothing was done.
+  bool on_thread(std::function<void()> fn);
+  void post_and_wait(const std::function<void()>& fn);
   void call(std::function<void()> fn);
+  void tell(const std::function<void()>& put);
 
   ClusterOptions options_;
   kernels::PluginTable plugins_;
@@ -158,6 +165,8 @@ class Impl final : public Cluster {
   TimeNs timer_at_ = 0;
   std::uint32_t next_client_ = kFirstClientConn;
   std::thread thread_;
+  std::shared_mutex ending_;  // shared: the thread is there until it is unlocked, if it has not ended
+  bool ended_ = false;
 };
 
 // ---- starting and ending -------------------------------------------------------------------------------------------
@@ -245,12 +254,18 @@ Status Impl::init() {
   return {};
 }
 
-Impl::~Impl() {
+// Afterwards clients may still ask: they hear nothing.
+void Impl::end() {
+  {
+    std::lock_guard lock(ending_);
+    if (std::exchange(ended_, true)) return;
+  }
   if (thread_.joinable()) {
-    on_thread([this] {
+    post_and_wait([this] {
       for (auto& [conn, endpoint] : clients_) {
         if (endpoint->callbacks_.on_lost)
           endpoint->callbacks_.on_lost(error(Errc::kUnavailable, "the embedded cluster ended"));
+        lane_.forget(endpoint->welcome_.you);
       }
     });
     loop_->stop();
@@ -258,10 +273,20 @@ Impl::~Impl() {
   }
   for (const WorkerSide& side : workers_) side.runtime->drain();  // they read each other's memory
   workers_.clear();  // while the loop that they wake still exists
+  slabs_.clear();
+  std::lock_guard lock(mutex_);
+  inbox_.clear(), calls_.clear(), mail_.clear();  // what they hold may hold this
 }
 
-void Impl::on_thread(std::function<void()> fn) {
-  if (std::this_thread::get_id() == thread_.get_id()) return fn();
+bool Impl::on_thread(std::function<void()> fn) {
+  if (std::this_thread::get_id() == thread_.get_id()) return fn(), true;
+  std::shared_lock lock(ending_);
+  if (ended_) return false;
+  post_and_wait(fn);
+  return true;
+}
+
+void Impl::post_and_wait(const std::function<void()>& fn) {
   std::promise<void> done;
   loop_->post([&] {
     fn();
@@ -271,9 +296,19 @@ void Impl::on_thread(std::function<void()> fn) {
 }
 
 void Impl::call(std::function<void()> fn) {
+  tell([&] { calls_.push_back(std::move(fn)); });
+}
+
+// Puts something into a mailbox.
+void Impl::tell(const std::function<void()>& put) {
+  std::shared_lock ending(ending_, std::defer_lock);
+  if (std::this_thread::get_id() != thread_.get_id()) {
+    ending.lock();
+    if (ended_) return;
+  }
   {
     std::lock_guard lock(mutex_);
-    calls_.push_back(std::move(fn));
+    put();
   }
   loop_->wake();
 }
@@ -282,7 +317,7 @@ std::unique_ptr<client::Endpoint> Impl::connect(std::string name) {
   std::unique_ptr<LocalEndpoint> endpoint;
   on_thread([&] {
     const scheduler::Conn conn{next_client_++};
-    endpoint = std::make_unique<LocalEndpoint>(*this, conn);
+    endpoint = std::make_unique<LocalEndpoint>(shared_from_this(), conn);
     clients_[conn.value] = endpoint.get();
     msg::Join join;
     join.role = msg::Role::kClient;
@@ -467,112 +502,118 @@ LocalEndpoint::~LocalEndpoint() { stop(); }
 
 void LocalEndpoint::stop() {
   if (std::exchange(stopped_, true)) return;
-  cluster_.on_thread([this] {
+  cluster_->on_thread([this] {
     // What this endpoint has asked for and was not begun: begun while it lives, then forgotten.
     std::vector<std::function<void()>> due;
     {
-      std::lock_guard lock(cluster_.mutex_);
-      due.swap(cluster_.calls_);
+      std::lock_guard lock(cluster_->mutex_);
+      due.swap(cluster_->calls_);
     }
     for (const std::function<void()>& call : due) call();
-    cluster_.clients_.erase(conn_.value);
-    cluster_.clients_by_id_.erase(welcome_.you.value);
-    cluster_.lane_.forget(welcome_.you);
+    cluster_->clients_.erase(conn_.value);
+    cluster_->clients_by_id_.erase(welcome_.you.value);
+    cluster_->lane_.forget(welcome_.you);
     {
       // Offers that nobody has had are not counted as loans yet.
-      std::lock_guard lock(cluster_.mutex_);
-      std::erase_if(cluster_.mail_, [&](const auto& mail) { return mail.from == welcome_.you; });
+      std::lock_guard lock(cluster_->mutex_);
+      std::erase_if(cluster_->mail_, [&](const auto& mail) { return mail.from == welcome_.you; });
     }
-    cluster_.foreign_.lender_gone(conn_.value);
-    std::lock_guard lock(cluster_.mutex_);
-    cluster_.inbox_.push_back(scheduler::Closed{conn_, error(Errc::kUnavailable, "the session ended")});
+    cluster_->foreign_.lender_gone(conn_.value);
+    std::lock_guard lock(cluster_->mutex_);
+    cluster_->inbox_.push_back(scheduler::Closed{conn_, error(Errc::kUnavailable, "the session ended")});
   });
-  cluster_.loop_->wake();
+  cluster_->loop_->wake();
 }
 
 void LocalEndpoint::start(client::EndpointCallbacks callbacks) {
-  cluster_.on_thread([&] {
+  cluster_->on_thread([&] {
     callbacks_ = std::move(callbacks);
     for (msg::Message& message : std::exchange(early_, {})) callbacks_.on_message(std::move(message));
   });
 }
 
 void LocalEndpoint::send(msg::Message message) {
-  {
-    std::lock_guard lock(cluster_.mutex_);
-    cluster_.inbox_.push_back(scheduler::Received{conn_, std::move(message)});
-  }
-  cluster_.loop_->wake();
+  cluster_->tell([&] { cluster_->inbox_.push_back(scheduler::Received{conn_, std::move(message)}); });
 }
 
 void LocalEndpoint::send(WorkerId peer, msg::PeerBatch batch) {
-  {
-    std::lock_guard lock(cluster_.mutex_);
-    cluster_.mail_.push_back({welcome_.you, peer, std::move(batch)});
-  }
-  cluster_.loop_->wake();
+  cluster_->tell([&] { cluster_->mail_.push_back({welcome_.you, peer, std::move(batch)}); });
 }
 
 const std::byte* LocalEndpoint::map(DeviceId device, std::uint32_t slab, std::int64_t offset, std::int64_t) {
   if (worker::is_foreign(slab)) {
-    const std::byte* data = cluster_.foreign_.find(slab);
+    const std::byte* data = cluster_->foreign_.find(slab);
     return data == nullptr ? nullptr : data + offset;
   }
-  const auto it = cluster_.slabs_.find({device.value, slab});
-  if (it == cluster_.slabs_.end() || cluster_.kinds_[device.value] != device::Kind::kHost) return nullptr;
+  const auto it = cluster_->slabs_.find({device.value, slab});
+  if (it == cluster_->slabs_.end() || cluster_->kinds_[device.value] != device::Kind::kHost) return nullptr;
   return it->second.data + offset;
 }
 
 // The cluster's own memory, which outlives the endpoint.
 std::shared_ptr<const void> LocalEndpoint::pin(DeviceId device, std::uint32_t slab) {
-  const auto it = cluster_.slabs_.find({device.value, slab});
-  return it == cluster_.slabs_.end() ? nullptr
-                                     : std::shared_ptr<const void>(std::shared_ptr<void>(), it->second.data);
+  const auto it = cluster_->slabs_.find({device.value, slab});
+  return it == cluster_->slabs_.end() ? nullptr
+                                      : std::shared_ptr<const void>(std::shared_ptr<void>(), it->second.data);
 }
 
 std::optional<client::Endpoint::Place> LocalEndpoint::lend(const std::shared_ptr<const void>& owner,
                                                            std::span<const std::byte> bytes, bool adoptable) {
-  if (!cluster_.options_.map_peers) return std::nullopt;
-  return cluster_.foreign_.lend(conn_.value, owner, bytes, adoptable);
+  if (!cluster_->options_.map_peers) return std::nullopt;
+  return cluster_->foreign_.lend(conn_.value, owner, bytes, adoptable);
 }
 
-void LocalEndpoint::withdraw(std::uint32_t slab) { cluster_.foreign_.withdraw(slab); }
+void LocalEndpoint::withdraw(std::uint32_t slab) { cluster_->foreign_.withdraw(slab); }
 
 bool LocalEndpoint::reads_in_place(WorkerId worker) const {
-  for (std::size_t w = 0; w < cluster_.workers_.size(); ++w)
-    if (cluster_.workers_[w].id == worker) return cluster_.host_of(w) == "self";
+  for (std::size_t w = 0; w < cluster_->workers_.size(); ++w)
+    if (cluster_->workers_[w].id == worker) return cluster_->host_of(w) == "self";
   return false;
 }
 
-std::int64_t LocalEndpoint::kept_bytes() const { return cluster_.foreign_.kept_bytes(); }
+std::int64_t LocalEndpoint::kept_bytes() const { return cluster_->foreign_.kept_bytes(); }
 
 void LocalEndpoint::receive(DeviceId, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                             std::function<void(Status)> done) {
-  cluster_.call([this, me = welcome_.you, transfer, to, bytes, done = std::move(done)] {
-    cluster_.lane_.receive(me, transfer, {to, device::Kind::kHost}, bytes, done);
+  cluster_->call([this, me = welcome_.you, transfer, to, bytes, done = std::move(done)] {
+    cluster_->lane_.receive(me, transfer, {to, device::Kind::kHost}, bytes, done);
   });
 }
 
 void LocalEndpoint::disarm(WorkerId, std::uint64_t transfer) {
-  cluster_.call([this, me = welcome_.you, transfer] { cluster_.lane_.refuse(me, transfer, kNotSent); });
+  cluster_->call([this, me = welcome_.you, transfer] { cluster_->lane_.refuse(me, transfer, kNotSent); });
 }
 
 void LocalEndpoint::transmit(DeviceId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                              std::function<void(Status)> done) {
-  cluster_.call([this, to, transfer, from, bytes, done = std::move(done)] {
-    const auto worker = cluster_.worker_by_device_.find(to.value);
-    if (worker == cluster_.worker_by_device_.end()) return done(error(Errc::kNotFound, "no such device"));
-    cluster_.lane_.transmit(worker->second, transfer, {const_cast<std::byte*>(from), device::Kind::kHost},
-                            bytes, done);
+  cluster_->call([this, to, transfer, from, bytes, done = std::move(done)] {
+    const auto worker = cluster_->worker_by_device_.find(to.value);
+    if (worker == cluster_->worker_by_device_.end()) return done(error(Errc::kNotFound, "no such device"));
+    cluster_->lane_.transmit(worker->second, transfer, {const_cast<std::byte*>(from), device::Kind::kHost},
+                             bytes, done);
   });
 }
+
+// ---- who owns it ---------------------------------------------------------------------------------------------------
+
+class Started final : public Cluster {
+ public:
+  explicit Started(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  ~Started() override { impl_->end(); }
+  std::unique_ptr<client::Endpoint> connect(std::string name) override {
+    return impl_->connect(std::move(name));
+  }
+
+ private:
+  const std::shared_ptr<Impl> impl_;
+};
 
 }  // namespace
 
 Result<std::unique_ptr<Cluster>> Cluster::start(const ClusterOptions& options) {
-  auto cluster = std::make_unique<Impl>(options);
-  TW_TRY(cluster->init());
-  return std::unique_ptr<Cluster>(std::move(cluster));
+  const auto impl = std::make_shared<Impl>(options);
+  TW_TRY(impl->init());
+  return std::make_unique<Started>(impl);
 }
 
 }  // namespace tilewise::embedded

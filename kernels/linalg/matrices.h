@@ -33,9 +33,10 @@ template <class T> struct Matrix {
 
   T& at(std::int64_t i, std::int64_t j) const { return data[i * row + j * column]; }
   Matrix transposed() const { return {data, columns, rows, column, row}; }
-  // Row by row without gaps.
+  // Row by row without gaps, and a row and an element more than it has: OpenBLAS 0.3.21's cgemv_n and zgemv_n, of which LAPACK makes
+  // use, read an element behind their vector, which may be a column (seen with 4 n + 2 rows, 6 and more).
   std::vector<T> packed() const {
-    std::vector<T> out(static_cast<std::size_t>(rows * columns));
+    std::vector<T> out(static_cast<std::size_t>(rows * columns + columns + 1));
     copy_to({out.data(), rows, columns, columns, 1});
     return out;
   }

@@ -76,6 +76,8 @@ Error library_error(const std::string& what, Errc otherwise) {
   if (said.any && (said.minor == H5E_NOSPACE || said.minor == H5E_CANTALLOC || said.major == H5E_RESOURCE ||
                    (said.major == H5E_PLINE && said.minor == H5E_CANTINIT)))
     otherwise = Errc::kOutOfMemory;
+  else if (said.text.find("unable to lock file") != std::string::npos)  // somebody has it open for writing
+    otherwise = Errc::kUnavailable;
   else if (said.any && ((said.major == H5E_IO && said.minor == H5E_READERROR) ||
                         (said.major == H5E_FILE && said.minor == H5E_CANTOPENFILE)))
     otherwise = Errc::kIo;
@@ -125,6 +127,24 @@ Result<ir::DType> dtype_of(hid_t type, const std::string& what) {
   return error(Errc::kUnsupported, what + ": a dataset of neither integers nor real numbers");
 }
 
+// The library would say so only when a worker reads.
+Status check_filters(hid_t layout, const std::string& what) {
+  const int count = H5Pget_nfilters(layout);
+  for (int i = 0; i < count; ++i) {
+    std::array<char, 64> name{};
+    unsigned flags = 0;
+    std::size_t values = 0;
+    const H5Z_filter_t filter = H5Pget_filter2(layout, static_cast<unsigned>(i), &flags, &values, nullptr,
+                                               name.size() - 1, name.data(), nullptr);
+    if (filter < 0) return library_error(what, Errc::kCorruptData);
+    if (H5Zfilter_avail(filter) > 0) continue;
+    return error(Errc::kUnsupported, what + ": it went through filter " + std::to_string(filter) +
+                                         (name[0] == 0 ? "" : " ('" + std::string(name.data()) + "')") +
+                                         ", which the HDF5 library here does not have");
+  }
+  return {};
+}
+
 Result<Open> open_dataset(const std::string& path, const std::string& name) {
   const std::string what = path + ", dataset '" + name + "'";
   TW_ASSIGN(const File there, File::open(path, O_RDONLY));  // says what the system says
@@ -138,6 +158,7 @@ Result<Open> open_dataset(const std::string& path, const std::string& name) {
   const Id type(H5Dget_type(dataset), H5Tclose), space(H5Dget_space(dataset), H5Sclose),
       layout(H5Dget_create_plist(dataset), H5Pclose);
   if (type < 0 || space < 0 || layout < 0) return library_error(what, Errc::kCorruptData);
+  TW_TRY(check_filters(layout, what));
   Hdf5Info info;
   TW_ASSIGN(info.dtype, dtype_of(type, what));
   const int rank = H5Sget_simple_extent_ndims(space);

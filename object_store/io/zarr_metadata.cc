@@ -27,7 +27,7 @@ class Reader {
     if (text.size() > kMaxZarrMetadataBytes)
       return error(Errc::kLimitExceeded, file_ + ": metadata of " + std::to_string(text.size()) + " bytes");
     boost::system::error_code ec;
-    const value root = boost::json::parse(text, ec);
+    const value root = json::parse_exactly(text, ec);  // of fill values every bit counts
     if (ec) return corrupt("is not JSON: " + ec.message());
     if (!root.is_object()) return corrupt("is no JSON object");
     TW_ASSIGN(const std::int64_t version, integer(root.get_object(), "zarr_format"));

@@ -99,7 +99,7 @@ std::optional<DType> promote_scalar(DType array, ScalarKind scalar) {
 std::optional<FloatInfo> finfo(DType t) {
   const auto of = [&]<class T>(T) {
     using Limits = std::numeric_limits<T>;
-    return FloatInfo{static_cast<int>(size_of(t)) * 8,
+    return FloatInfo{static_cast<int>(sizeof(T)) * 8,
                      Limits::epsilon(),
                      Limits::max(),
                      Limits::lowest(),

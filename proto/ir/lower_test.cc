@@ -229,12 +229,12 @@ TEST_CASE("k in parts: runs of panels, as even as can be, each summed in order, 
     std::uint64_t name = 10;
     return *lower(op, std::vector<SourceArray>{{a.dtype, a.grid}, {b.dtype, b.grid}}, [&] { return name++; });
   };
-  for (const std::int64_t parts : {0, 1}) {
-    const std::vector<Op> ops = product(parts);
-    REQUIRE(ops.size() == 1);
-    CHECK(ops[0].kind == OpKind::kMatmul);
-    CHECK(ops[0].attrs == OpAttrs(MatmulAttrs{}));
-  }
+  const std::vector<Op> whole = product(1), by_shapes = product(0);
+  REQUIRE(whole.size() == 1);
+  CHECK(whole[0].kind == OpKind::kMatmul);
+  CHECK(whole[0].attrs == OpAttrs(MatmulAttrs{}));
+  CHECK(by_shapes[0].kind == OpKind::kMatmulPanels);
+  CHECK(by_shapes[0].space.dim(0).count() == 7);
   const std::vector<Op> ops = product(5);
   REQUIRE(ops.size() == 5);
   CHECK(ops[0].kind == OpKind::kMatmulPanels);

@@ -21,6 +21,14 @@ bool may_overwrite(const Op& op, std::size_t o, std::size_t i, DType dtype, cons
          op.operands[i].view.is_identity(grid.shape());
 }
 
+std::string title_of(const Op& op) {
+  if (!op.label.empty()) return op.label;
+  if (op.kind != OpKind::kCall) return std::string(name_of(op.kind));
+  constexpr std::string_view kOurs = "tilewise.";
+  const std::string& kernel = op.get<CallAttrs>().kernel;
+  return kernel.starts_with(kOurs) ? kernel.substr(kOurs.size()) : kernel;
+}
+
 std::string_view name_of(OpKind kind) {
   switch (kind) {
     case OpKind::kMap: return "map";

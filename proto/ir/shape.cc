@@ -1,8 +1,15 @@
 #include <tilewise/ir/shape.h>
 
+#include <tilewise/base/array_error.h>
+
 #include <algorithm>
 
 namespace tilewise::ir {
+
+void too_many_dims(std::size_t dims) {
+  throw ArrayError(Errc::kLimitExceeded,
+                   std::to_string(dims) + " dimensions; the limit is " + std::to_string(limits::kMaxRank));
+}
 
 Shape Box::shape() const {
   Shape s;

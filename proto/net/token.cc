@@ -151,6 +151,8 @@ Token::Mac Token::hmac(std::span<const std::span<const std::byte>> pieces) const
     input.insert(input.end(), size_bytes.begin(), size_bytes.end());
     input.insert(input.end(), piece.begin(), piece.end());
   }
+  // A program may call exit() while links are being made on another thread: libcrypto's own clean-up would take away what that uses.
+  [[maybe_unused]] static const int kept = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
   Mac mac{};
   unsigned int mac_bytes = 0;
   auto* out = HMAC(EVP_sha256(), secret_.data(), static_cast<int>(secret_.size()),

@@ -333,25 +333,29 @@ msg::DrainReply drain_status(const State& s, const Peer& worker) {
 
 void on_drain_request(State& s, Peer& asker, const msg::DrainRequest& request) {
   msg::DrainReply reply;
-  const Peer* found = nullptr;
+  const Peer *found = nullptr, *numbered = nullptr;
   int alike = 0;
   const std::string& text = request.worker;
   const bool w = !text.empty() && text[0] == 'w';
   std::uint32_t number = 0;
   const auto [end, bad] = std::from_chars(text.data() + w, text.data() + text.size(), number);
   const bool is_number = bad == std::errc{} && end == text.data() + text.size();
-  if (is_number) found = s.find_worker(WorkerId{number});
+  if (is_number) numbered = s.find_worker(WorkerId{number});
   for (const Peer& peer : s.peers.all()) {
-    if (found != nullptr && is_number) break;
     if (peer.info.role != msg::Role::kWorker || peer.info.name != text) continue;
     alike += peer.alive;
     if (found == nullptr || peer.alive || !found->alive) found = &peer;
   }
+  // Who is called as another one is numbered may be meant as well. The dead do not count beside the living.
+  if (numbered != nullptr && numbered != found && (found == nullptr || numbered->alive >= found->alive)) {
+    alike += found != nullptr && found->alive && numbered->alive;
+    found = numbered;
+  }
   if (found == nullptr)
     reply.outcome = {Errc::kNotFound, "there is no worker '" + text.substr(0, limits::kMaxNameBytes) + "'"};
   else if (alike > 1)
-    reply.outcome = {Errc::kInvalidArgument, std::to_string(alike) + " workers are called '" + text +
-                                                 "'; say which by its number, as in w" +
+    reply.outcome = {Errc::kInvalidArgument, std::to_string(alike) + " workers are called or numbered '" +
+                                                 text + "'; say which by its number alone, as in " +
                                                  std::to_string(found->info.id.value)};
   if (!reply.outcome.ok()) return send(s, asker.conn, std::move(reply));
   if (found->alive && request.wish != msg::DrainWish::kAsk)

@@ -237,6 +237,13 @@ TEST_CASE("who is meant") {
   CHECK(w.ask("2").worker == w.w2.you);
   w.add_worker(3, 1, "two");
   CHECK(w.ask("two").outcome.code == Errc::kInvalidArgument);
+  w.add_worker(4, 1, "w2");  // as another one is numbered
+  CHECK(w.ask("w2").outcome.code == Errc::kInvalidArgument);
+  CHECK(w.ask("2").worker == w.w2.you);
+  w.drop(2);
+  CHECK(w.ask("w2").worker != w.w2.you);  // the living one
+  CHECK(w.ask("w2").outcome.ok());
+  CHECK(w.ask("2").worker == w.w2.you);
   w.receive(1, msg::DrainRequest{"two", msg::DrainWish::kLeave});
   CHECK(w.last<msg::Refusal>(1) != nullptr);  // workers do not decide that
 }

@@ -118,7 +118,8 @@ bool removal_ended(State& s, const Checkpoints::Ended& ended) {
   const bool lost = ended.why.code == Errc::kWorkerLost && deaths_of(s, ended.op, 0) == 0;
   if (!ended.ok) {
     removal.again_at = s.now + (Removal::kAgainNs << removal.tries);
-    if (lost || ++removal.tries < Removal::kTries) return true;
+    const bool never = ended.why.code == Errc::kInvalidArgument;
+    if (lost || (!never && ++removal.tries < Removal::kTries)) return true;
   }
   removal.left.pop_back();
   removal.tries = 0;

@@ -351,14 +351,14 @@ void Server::end() {
     if (on_end_) std::exchange(on_end_, {})();
   });
   listener_.reset();
-  std::vector<Conn> others;
+  // A tool's link ends with this process: then whoever has asked for the end can start another one.
+  std::vector<Conn> clients;
   for (auto& [conn, peer] : peers_) {
     if (peer.link) peer.link->flush();
-    if (peer.role != msg::Role::kWorker) others.push_back(conn);
+    if (peer.role == msg::Role::kClient) clients.push_back(conn);
   }
-  for (const Conn conn : others) {
-    if (peers_.at(conn).role == msg::Role::kClient)
-      send(conn, msg::Shutdown{});  // it need not wait for another one
+  for (const Conn conn : clients) {
+    send(conn, msg::Shutdown{});  // it need not wait for another one
     drop(conn, error(Errc::kUnavailable, "the scheduler ends"));
   }
   finish_if_quiet();

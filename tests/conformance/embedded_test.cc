@@ -162,6 +162,33 @@ TEST_CASE("results outlive their expressions, and go with the last handle") {
   CHECK(sum(y).item<double>() == doctest::Approx(a + 90'000));
 }
 
+TEST_CASE("sessions, arrays and futures may outlive their cluster, and say so") {
+  std::unique_ptr<embedded::Cluster> cluster = TestCluster::start(kForms[1].options);
+  Session s = make_session(cluster->connect("outlives"));
+  Array x = s.arange(5), never;
+  x.persist().wait();
+  const Future ended = s.compute({x});
+  ended.wait();
+  const Future under_way = s.compute({matmul(s.ones({600, 600}), s.ones({600, 600}))});
+  const std::vector<std::int64_t> mine{1, 2, 3};
+  const Array lent = s.from_memory(mine, {3});
+  cluster.reset();
+  const auto code_of = [](auto&& f) {
+    try {
+      f();
+    } catch (const ArrayError& e) {
+      return e.code();
+    }
+    return Errc::kOk;
+  };
+  CHECK(code_of([&] { (void)x.get<std::int64_t>(); }) == Errc::kUnavailable);
+  CHECK(code_of([&] { (void)s.zeros({2}).get<double>(); }) == Errc::kUnavailable);
+  CHECK(code_of([&] { (void)(lent + 1).get<std::int64_t>(); }) == Errc::kUnavailable);
+  const Errc so_far = code_of([&] { under_way.wait(); });  // it may have been over
+  CHECK((so_far == Errc::kOk || so_far == Errc::kUnavailable));
+  x = Array();
+}
+
 TEST_CASE("mistakes are reported where they are made, with the shapes") {
   TestCluster cluster(kForms[0]);
   Session& s = cluster.session;
@@ -177,6 +204,13 @@ TEST_CASE("mistakes are reported where they are made, with the shapes") {
   CHECK(text_of([&] { (void)(x + y); }).find("(3, 4)") != std::string::npos);
   CHECK(text_of([&] { (void)matmul(x, y); }).find("(5, 6)") != std::string::npos);
   CHECK(text_of([&] { (void)s.zeros({-1}); }) != "no error");
+  const std::string nine = "limit exceeded: 9 dimensions; the limit is 8";
+  CHECK(text_of([&] { (void)s.zeros({1, 1, 1, 1, 1, 1, 1, 1, 1}); }) == nine);
+  const Array five = s.zeros({1, 1, 1, 1, 1});
+  CHECK(text_of([&] { (void)tensordot(five, five, 0); }) == nine);
+  CHECK(text_of([&] {
+          (void)take(s.zeros({3}), s.full({1}, 7)).get<double>();
+        }).find("take, block 0: index 7") != std::string::npos);
   CHECK(text_of([&] { (void)s.zeros({std::int64_t{1} << 40, std::int64_t{1} << 40}); }) != "no error");
   CHECK(sum(x).item<double>() == 0);  // the session goes on
 }

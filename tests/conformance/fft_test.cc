@@ -217,6 +217,7 @@ TEST_CASE("frequencies and shifts, of even and odd lengths, in two dimensions") 
     CHECK(fft::fftfreq(s, 1).get<double>() == Doubles{0});
     CHECK(fft::rfftfreq(s, 5, 0.5).get<double>() == Doubles{0, 0.4, 0.8});
     CHECK(fft::rfftfreq(s, 1).get<double>() == Doubles{0});
+    CHECK(fft::rfftfreq(s, 2).get<double>() == Doubles{0, 0.5});
     CHECK(fft::fftfreq(s, 4, -0.5, {.dtype = DType::kFloat32}).get<float>() ==
           std::vector<float>{-0.f, -.5f, 1, .5f});
     for (const std::int64_t m : {6, 7})

@@ -230,7 +230,8 @@ TEST_CASE("least squares where the normal equations lose every digit, and of a r
     const Array ones = s.ones({400});
     const Array zero_column = a * (s.arange(8) != 5).astype(DType::kFloat64);
     CHECK(code_of([&] { lstsq(zero_column, ones).x.get<double>(); }, &what) == Errc::kSingular);
-    CHECK(what.find("lstsq: the matrix is singular: the leading minor of order 6") != std::string::npos);
+    CHECK(what.find("lstsq, block 0: the matrix is singular: the leading minor of order 6") !=
+          std::string::npos);
     for (const DType t : kTypes) {
       const Array b = random_matrix(s, t, {400, 4}, {30, 4}, 92);
       const Array dependent = concat({b, (b.slice(1, 0, 1) + b.slice(1, 2, 3) * 3.0).astype(t)}, 1);
@@ -280,12 +281,12 @@ TEST_CASE("values without a result are told with function, array and leading min
     }
     const Array zero_row = eye(s, 60) * (s.arange(60) != 20).astype(DType::kFloat64);
     CHECK(code_of([&] { solve(zero_row, s.ones({60})).get<double>(); }, &what) == Errc::kSingular);
-    CHECK(what.find("solve: the matrix is singular") != std::string::npos);
+    CHECK(what.find("solve, block 0: the matrix is singular") != std::string::npos);
     CHECK(code_of([&] { inv(zero_row).get<double>(); }, &what) == Errc::kSingular);
-    CHECK(what.find("inv: the matrix is singular") != std::string::npos);
+    CHECK(what.find("inv, block 0: the matrix is singular") != std::string::npos);
     const Array cut = zero_row.reblock({16, 16});
     CHECK(code_of([&] { solve(cut, s.ones({60})).get<double>(); }, &what) == Errc::kSingular);
-    CHECK(what.find("solve: the matrix is singular: the leading minor of order 21") != std::string::npos);
+    CHECK(what.find("the matrix is singular: the leading minor of order 21") != std::string::npos);
     CHECK(det(cut).item<double>() == 0);
     CHECK(slogdet(cut).sign.item<double>() == 0);
     CHECK(slogdet(cut).logabsdet.item<double>() == -INFINITY);
@@ -324,6 +325,37 @@ TEST_CASE("a matrix that no device can hold in one piece is refused, naming what
   const SlogdetResult d = slogdet(p.reblock({50, 10}));
   CHECK(d.sign.item<double>() == 1);
   CHECK(d.logabsdet.item<double>() == doctest::Approx(size).epsilon(1e-12));
+}
+
+TEST_CASE("a limit for each matrix of a stack, and of nothing what NumPy gives") {
+  TestCluster cluster(kForms[1]);
+  const Session& s = cluster.session;
+  const Array m = s.from_memory(std::vector<double>{1, 0, 0, 0.1, 1, 0, 0, 0.1}, {2, 2, 2});
+  const Array limits = s.from_memory(std::vector<double>{0.01, 0.5}, {2});
+  CHECK(matrix_rank(m, limits).get<std::int64_t>() == std::vector<std::int64_t>{2, 1});
+  CHECK(pinv(m, limits).get<double>() == std::vector<double>{1, 0, 0, 10, 1, 0, 0, 0});
+  CHECK(pinv(s.zeros({0, 3}, {.dtype = DType::kFloat16})).dtype() == DType::kFloat16);
+  CHECK(vector_norm(s.zeros({0}), {}, false, INFINITY).item<double>() == 0);
+  CHECK(matrix_norm(s.zeros({3, 0}), 1).item<double>() == 0);
+  CHECK(matrix_norm(s.zeros({0, 3}), 2).item<double>() == 0);
+  CHECK(matrix_norm(s.zeros({0, 3}), INFINITY).item<double>() == 0);
+  CHECK(diagonal(s.ones({2, 2}), INT64_MIN).size() == 0);
+  CHECK(float(stddev(s.from_memory(std::vector<double>{0, 1000}, {2}).astype(DType::kFloat16))
+                  .item<Float16>()) == 500);
+  // Cut, and of nothing along what is summed.
+  CHECK(tensordot(s.zeros({4, 0}, {.block = {2, 1}}), s.ones({0, 3}), 1).get<double>() ==
+        std::vector<double>(12));
+}
+
+TEST_CASE("singular values of complex matrices read nothing behind them") {
+  // OpenBLAS 0.3.21 read an element behind a vector where a matrix had 4 n + 2 rows, which was a segmentation fault at a heap's end.
+  TestCluster cluster(kForms[0]);
+  const Session& s = cluster.session;
+  for (int turn = 0; turn < 60; ++turn) {
+    const std::int64_t rows = 22 + 4 * (turn % 14), columns = 20 + 7 * turn % 229;
+    const Array m = s.random.normal({3, rows, columns}, {.seed = 7}).astype(DType::kComplex64);
+    CHECK(sum(svdvals(m)).item<float>() > 0);
+  }
 }
 
 TEST_CASE("norms, cross, diagonal and trace") {

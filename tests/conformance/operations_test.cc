@@ -62,6 +62,22 @@ TEST_CASE("arithmetic, comparison, selection and products in every number dtype"
   }
 }
 
+TEST_CASE("an array that is full of a value has the value's dtype, and bools come and go") {
+  TestCluster cluster(kForms[0]);
+  const Session& s = cluster.session;
+  CHECK(s.full({2}, true).dtype() == DType::kBool);
+  CHECK(s.full({2}, 5).dtype() == DType::kInt64);
+  CHECK(s.full({}, (std::int64_t{1} << 53) + 1).item<std::int64_t>() == (std::int64_t{1} << 53) + 1);
+  CHECK(s.full({}, UINT64_MAX).item<std::uint64_t>() == UINT64_MAX);
+  CHECK(s.full({2}, 5.0f).dtype() == DType::kFloat64);
+  CHECK(s.full({2}, std::complex<double>(1, 2)).dtype() == DType::kComplex128);
+  CHECK(s.full({2}, 5, {.dtype = DType::kFloat32}).dtype() == DType::kFloat32);
+  const std::vector<bool> bits{true, false, true};
+  const Array b = s.from_memory(bits, {3});
+  CHECK(b.get<bool>() == bits);
+  CHECK(s.from_memory((!b).get<bool>(), {3}).get<bool>() == std::vector<bool>{false, true, false});
+}
+
 TEST_CASE("integer division, logic on bools, casts and functions") {
   for (const Form& form : kForms) {
     INFO(form.name);

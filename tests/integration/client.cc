@@ -2,6 +2,7 @@
 //   compute   a few expressions, checked against values computed here
 //   repeat S  asks for the same again and again for S seconds, in which all must end well and alike
 //   strand S  the same for S seconds, in which rounds may fail for want of a way; says so of each, and does what needs no way meanwhile
+//   leave     asks for something, and calls exit() without waiting for it
 //   linger    begins long work, says so on stdout, and waits for its end
 //   gather I HOW   has every third piece of an array, from I on, of which two others have the rest; HOW: what is wrong with them
 //   save PATH writes a file of thousands of small blocks, again and again
@@ -148,6 +149,13 @@ int gather(int index, const std::string& how) {
   return 0;
 }
 
+int leave() {
+  static Session session = connect_here("leaver");
+  static Array x = matmul(session.ones({200, 200}, {.block = {50, 50}}), session.ones({200, 200}));
+  (void)session.compute({x});
+  std::exit(0);
+}
+
 int borrow() {
   auto session = connect_here("borrow");
   const AddressableBlocks blocks = session.addressable_blocks(session.ones({1 << 20}, {.block = {1 << 16}}));
@@ -171,6 +179,7 @@ int main(int argc, char** argv) {
     if (argc == 2 && std::strcmp(argv[1], "linger") == 0) return linger();
     if (argc == 3 && std::strcmp(argv[1], "repeat") == 0) return repeat(std::atoi(argv[2]));
     if (argc == 3 && std::strcmp(argv[1], "strand") == 0) return strand(std::atoi(argv[2]));
+    if (argc == 2 && std::strcmp(argv[1], "leave") == 0) return leave();
     if (argc == 2 && std::strcmp(argv[1], "borrow") == 0) return borrow();
     if (argc == 3 && std::strcmp(argv[1], "save") == 0) return save(argv[2]);
     if (argc == 4 && std::strcmp(argv[1], "gather") == 0) return gather(std::atoi(argv[2]), argv[3]);

@@ -186,6 +186,27 @@ TEST_CASE("several clients at once do not disturb each other") {
   }
 }
 
+TEST_CASE(
+    "programs that call exit() at once, or when they have their results, end well and leave nothing failed") {
+  Cluster cluster({.workers = 2, .devices = 1});
+  INFO(cluster.words());
+  for (int i = 0; i < 12; ++i) {
+    CAPTURE(i);
+    CHECK(run({client_program(), "leave"}, cluster.environment()).code == 0);
+  }
+  const std::string before = cluster.status();
+  const Ran ran = run({client_program(), "compute"}, cluster.environment());
+  CHECK(ran.code == 0);
+  for (int i = 0; i < 12; ++i) CHECK(run({client_program(), "compute"}, cluster.environment()).code == 0);
+  // Those that did not wait were cancelled; of the others none.
+  const auto failed = [](const std::string& status) {
+    const std::size_t at = status.find("\"graphs_failed\":");
+    REQUIRE(at != std::string::npos);
+    return status.substr(at, status.find_first_of(",}", at) - at);
+  };
+  CHECK(failed(cluster.status()) == failed(before));
+}
+
 TEST_CASE("a user's mistakes are typed, and the session goes on") {
   Cluster cluster({.workers = 1});
   const Session session = cluster.session();

@@ -465,8 +465,7 @@ void World::end_step(int index, std::size_t device, std::size_t s) {
     failed_graphs_.insert(launch.run.graph);
     if (launch.op->op.outputs.empty()) return;
     const ir::Op& op = launch.op->op;
-    inject((op.label.empty() ? std::string(name_of(op.kind)) : op.label) + ", block " +
-               std::to_string(launch.point) + ": injected",
+    inject(ir::title_of(op) + ", block " + std::to_string(launch.point) + ": injected",
            oracle_.made(launch.run.id, 0), launch.point);
   };
   if (!file_trouble.empty()) {

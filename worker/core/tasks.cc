@@ -611,9 +611,12 @@ void Core::Impl::fail_step(const StepFailed& event) {
   TW_CHECK(step != nullptr, "a step fails before it is through");
   const Task& first = tasks[step->task];
   const OpEntry& entry = *ops[first.op].entry;
-  const std::string name = entry.op.label.empty() ? std::string(name_of(entry.op.kind)) : entry.op.label;
+  const std::string name = ir::title_of(entry.op);
+  // Kernels of linear algebra say for which function they were called.
+  const bool told = event.why.message.starts_with(name + ": ");
   const Slot why =
-      outcome({event.why.code, name + ", block " + std::to_string(first.point) + ": " + event.why.message});
+      outcome({event.why.code, name + ", block " + std::to_string(first.point) + ": " +
+                                   (told ? event.why.message.substr(name.size() + 2) : event.why.message)});
   std::vector<Slot> failed{step->task};
   for (std::size_t i = 0; i < failed.size(); ++i) {
     const std::pair<std::uint8_t, std::uint64_t> proof{tasks[failed[i]].stream,

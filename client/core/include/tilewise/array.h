@@ -82,7 +82,8 @@ class Array {
   // front where terms of another kind stand between them (integers beside arrays count as such, as in NumPy). An index out of
   // bounds fails the graph with kOutOfRange, as take() does (functions.h); the axes of several are made one first. A mask, x.index({mask}), is
   // boolean_index(x, mask); beside other terms it is the indices of what is true in it, one a dimension, which are those of x from
-  // its place on (kShapeMismatch otherwise). Both wait for the number of these.
+  // its place on (kShapeMismatch otherwise). Both wait for the number of these. A mask without dimensions stands for a new axis,
+  // as long as 1 where it is true and 0 where not.
   Array index(std::span<const IndexTerm> terms) const;
   inline Array index(std::initializer_list<IndexTerm> terms) const;
   Array expand_dims(int axis) const;  // a new dimension of extent 1

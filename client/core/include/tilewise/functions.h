@@ -163,7 +163,7 @@ Array searchsorted(const Array& x1, const Array& x2, std::string_view side = "le
 // long as what was found in each block of the mask: reblock() makes them even. Memory: as any op, a block at a time.
 
 // x[mask]: x's elements where the mask is true, in C order. The mask is bool and has x's shape, or that of its first
-// dimensions: then the others stay. kShapeMismatch otherwise.
+// dimensions: then the others stay; of a mask without dimensions all of x does, below a new axis. kShapeMismatch otherwise.
 Array boolean_index(const Array& x, const Array& mask);
 // For each dimension the int64 indices of elements that are not zero, in C order. kInvalidArgument without a dimension.
 std::vector<Array> nonzero(const Array& x);

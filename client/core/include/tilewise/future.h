@@ -55,8 +55,8 @@ class Future {
   std::size_t size() const;  // results
   ir::DType dtype(std::size_t i = 0) const;
   ir::Shape shape(std::size_t i = 0) const;
-  // Waits, then moves result i out, in C order. T: bool, std::int32_t, std::int64_t, float or double, as the array's
-  // dtype (else kInvalidArgument). A second time: kNotFound.
+  // Waits, then moves result i out, in C order. T: as the array's dtype (ir::dtype_of_v; else kInvalidArgument). A second time:
+  // kNotFound.
   template <class T> std::vector<T> get(std::size_t i = 0, const WaitOptions& options = {}) const;
 
  private:

@@ -58,10 +58,12 @@ struct LstsqResult {
 // number of rows are kShapeMismatch. Of full column rank: where what QR leaves of a column is no more than 10 n epsilon of the
 // column's largest part in R, it is kSingular, naming the order of the column (the least solution of those: matmul(pinv(a), b)).
 LstsqResult lstsq(const Array& a, const Array& b);
-Array pinv(const Array& a,
-           std::optional<double> rtol = {});  // singular values up to rtol * the largest count as zero
-Array matrix_rank(const Array& a,
-                  std::optional<double> rtol = {});  // int64. rtol: max(m, n) * epsilon unless told
+// Singular values up to rtol * the largest count as zero. rtol: max(m, n) * epsilon unless told; as an array one for each matrix
+// of the stack, or what broadcasts to that. The rank is int64.
+Array pinv(const Array& a, std::optional<double> rtol = {});
+Array pinv(const Array& a, const Array& rtol);
+Array matrix_rank(const Array& a, std::optional<double> rtol = {});
+Array matrix_rank(const Array& a, const Array& rtol);
 
 struct SlogdetResult {
   Array sign, logabsdet;

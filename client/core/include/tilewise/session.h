@@ -40,6 +40,10 @@ struct CreateOptions {
   DType dtype = DType::kFloat64;
   Shape block = {};
 };
+struct FullOptions {
+  std::optional<DType> dtype = {};  // without: bool, int64, float64 or complex128, as the value is
+  Shape block = {};
+};
 struct RandomOptions {
   std::optional<std::uint64_t> seed =
       {};  // same seed, same numbers; without: the next stream of the session's seed
@@ -95,9 +99,10 @@ class Random {
   // Uniform in [low, high), the bounds rounded to the dtype; never `high` itself, but where no number of the dtype lies between
   // them all are `low`. kInvalidArgument unless low <= high and the bounds and their distance are finite.
   Array uniform(const Shape& shape, const RandomOptions& options = {}, double low = 0, double high = 1) const;
+  // kInvalidArgument for a stddev below 0.
   Array normal(const Shape& shape, const RandomOptions& options = {}, double mean = 0,
                double stddev = 1) const;
-  // int64, uniform in [low, high); kInvalidArgument unless low < high.
+  // int64, uniform in [low, high), whatever `options.dtype`; kInvalidArgument unless low < high < low + 2^63.
   Array integers(std::int64_t low, std::int64_t high, const Shape& shape,
                  const RandomOptions& options = {}) const;
   // Of density exp(-x / scale) / scale for x >= 0: by the inverse of the distribution, from one uniform number. kInvalidArgument
@@ -131,7 +136,7 @@ class Session {
   // New arrays. Errors: kInvalidArgument and kOutOfRange for shapes and blocks, with both in the text.
   Array zeros(const Shape& shape, const CreateOptions& options = {}) const;
   Array ones(const Shape& shape, const CreateOptions& options = {}) const;
-  Array full(const Shape& shape, Scalar value, const CreateOptions& options = {}) const;
+  Array full(const Shape& shape, Scalar value, const FullOptions& options = {}) const;
   // Values that nobody has set: zeros here.
   Array empty(const Shape& shape, const CreateOptions& options = {}) const { return zeros(shape, options); }
   // ceil((stop - start) / step) values start + i * step, computed as int64 if all three are integers, else as float64, and then
@@ -145,8 +150,8 @@ class Session {
   // (rows, columns); ones where column - row == k.
   Array eye(std::int64_t rows, std::optional<std::int64_t> columns = {}, std::int64_t k = 0,
             const CreateOptions& options = {}) const;
-  // An array with these values, C order. Copied at the call, unless options.owner says otherwise. T: bool, int32,
-  // int64, float or double. kShapeMismatch unless shape has values.size() elements.
+  // An array with these values, C order. Copied at the call, unless options.owner says otherwise. T: that of any dtype
+  // (ir::dtype_of_v). kShapeMismatch unless shape has values.size() elements.
   template <class T>
   Array from_memory(std::span<const T> values, const Shape& shape, const MemoryOptions& options = {}) const {
     return from_bytes(std::as_bytes(values), ir::dtype_of_v<T>, shape, options);
@@ -156,6 +161,9 @@ class Session {
                     const MemoryOptions& options = {}) const {
     return from_memory(std::span<const T>(values), shape, options);
   }
+  // Which has no bools in memory: they are copied, whatever the options say of an owner.
+  Array from_memory(const std::vector<bool>& values, const Shape& shape,
+                    const MemoryOptions& options = {}) const;
   Array from_bytes(std::span<const std::byte> bytes, DType dtype, const Shape& shape,
                    const MemoryOptions& options = {}) const;
   // Memory for from_buffer(), zeroed and aligned to 64 bytes. In a session with daemons it is shared with the workers of this host,
@@ -197,7 +205,7 @@ class Session {
   // The blocks of an array that this process can read in place: those in the memory of an embedded cluster, or of workers on this
   // host. Nothing is copied; an array that is not held is computed first. Throws what get() throws; kUnsupported for views.
   AddressableBlocks addressable_blocks(const Array& array, const WaitOptions& options = {}) const;
-  // The file at `path`, as workers see it; read when needed, block by block.
+  // The file at `path`, as workers see it; read when needed, block by block. Little-endian (kUnsupported otherwise), in C or Fortran order.
   Array load_npy(const std::string& path, const BlockOptions& options = {}) const;
   // The Zarr array in the folder `path`, version 2 or 3, sharded or not; codecs none, gzip, zlib, zstd, blosc, crc32c,
   // transpose. Workers read their own blocks, when needed. Blocks may lie across chunks, but then a chunk is read, and

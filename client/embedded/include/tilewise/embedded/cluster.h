@@ -50,7 +50,8 @@ class Cluster {
   // the same calls std::quick_exit(); who runs kernels that may hang has workers in processes of their own (--step-timeout).
   virtual ~Cluster() = default;
 
-  // The data and control endpoint of a new client. Thread-safe. Must not outlive the cluster.
+  // The data and control endpoint of a new client. Thread-safe. Where it outlives the cluster, with its sessions and arrays, what they
+  // ask for fails with kUnavailable; but memory of the cluster that a client has been shown is gone.
   virtual std::unique_ptr<client::Endpoint> connect(std::string name) = 0;
 };
 

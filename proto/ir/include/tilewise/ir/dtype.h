@@ -113,7 +113,7 @@ std::optional<DType> promote_scalar(DType array, ScalarKind scalar);
 
 // Limits of the standard's finfo (complex dtypes: of their parts) and iinfo. Nothing for other kinds.
 struct FloatInfo {
-  int bits = 0;  // of the dtype itself
+  int bits = 0;  // of a complex dtype: of one of its parts
   double eps = 0, max = 0, min = 0, smallest_normal = 0;
   DType dtype = DType::kFloat64;  // of the parts
 };

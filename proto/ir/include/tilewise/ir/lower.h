@@ -42,7 +42,7 @@ using NewArray = std::function<std::uint64_t()>;
 // Ops of lowered kinds come back as they are. Errors: kUnsupported above, kLimitExceeded where cuts cannot be listed.
 Result<std::vector<Op>> lower(const Op& op, std::span<const SourceArray> sources, const NewArray& new_array);
 
-// Is a product summed over k by a tree? Where there are few output blocks to work on at once (at most 4), enough k panels
+// Is a product summed over k by a tree? Where there are few output blocks to work on at once (at most 16), enough k panels
 // to make a difference (at least 4), and all partial products together take at most a quarter of the operands.
 bool splits_k(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t output_blocks,
               std::int64_t panels);

@@ -174,6 +174,8 @@ struct Op {
   friend bool operator==(const Op&, const Op&) = default;
 };
 
+std::string title_of(const Op& op);  // for people: its label, its kernel's name, or its kind
+
 const Tape* tape_of(const Op& op);  // null: it has none
 Tape* tape_of(Op& op);
 

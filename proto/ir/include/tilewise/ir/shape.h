@@ -5,13 +5,54 @@
 
 #include <boost/container/static_vector.hpp>
 #include <cstdint>
+#include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace tilewise::ir {
 
-template <class T> using PerDim = boost::container::static_vector<T, limits::kMaxRank>;
+[[noreturn]] void too_many_dims(std::size_t dims);  // ArrayError, kLimitExceeded
+
+// One of something for each dimension. Where it grows past limits::kMaxRank, which only users' calls make it do, that is an
+// ArrayError.
+template <class T> class PerDim : public boost::container::static_vector<T, limits::kMaxRank> {
+  using Base = boost::container::static_vector<T, limits::kMaxRank>;
+
+ public:
+  PerDim() = default;
+  explicit PerDim(std::size_t dims) : Base(checked(dims)) {}
+  PerDim(std::size_t dims, const T& value) : Base(checked(dims), value) {}
+  PerDim(std::initializer_list<T> values) : PerDim(values.begin(), values.end()) {}
+  template <std::input_iterator It> PerDim(It first, It last) {
+    checked(static_cast<std::size_t>(std::distance(first, last)));
+    Base::assign(first, last);
+  }
+  void push_back(const T& value) {
+    checked(this->size() + 1);
+    Base::push_back(value);
+  }
+  template <class... Args> T& emplace_back(Args&&... args) {
+    checked(this->size() + 1);
+    return Base::emplace_back(std::forward<Args>(args)...);
+  }
+  template <class Place> auto insert(Place at, const T& value) {
+    checked(this->size() + 1);
+    return Base::insert(at, value);
+  }
+  template <class Place, std::input_iterator It> auto insert(Place at, It first, It last) {
+    checked(this->size() + static_cast<std::size_t>(std::distance(first, last)));
+    return Base::insert(at, first, last);
+  }
+
+ private:
+  static std::size_t checked(std::size_t dims) {
+    if (dims > static_cast<std::size_t>(limits::kMaxRank)) too_many_dims(dims);
+    return dims;
+  }
+};
 
 using Shape = PerDim<std::int64_t>;    // extents, in elements
 using Index = PerDim<std::int64_t>;    // a position (of an element, or of a block in its grid)

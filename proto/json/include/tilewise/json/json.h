@@ -19,6 +19,9 @@ using boost::json::value;
 // What is not UTF-8 becomes U+FFFD: a name may hold any bytes, a JSON text may not.
 std::string utf8(std::string_view text);
 
+// As boost::json::parse(), with each number's nearest double.
+value parse_exactly(std::string_view text, boost::system::error_code& ec);
+
 // Ids of 64 bits do not fit a number of JavaScript.
 inline std::string id_text(std::uint64_t id) { return std::to_string(id); }
 
