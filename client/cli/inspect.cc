@@ -124,6 +124,8 @@ Status trace(Control& control, const WebOptions& dashboard, const TraceOptions& 
   TW_ASSIGN(std::vector<msg::TraceReply> replies, control.trace(range));
   msg::align_clocks(replies, hosts);
   Trace trace = make_trace(replies, devices);
+  if (options.graph && trace.steps.empty())
+    return error(Errc::kNotFound, "nothing is remembered of graph " + std::to_string(options.graph.value));
   if (const auto web = Web::open(dashboard, config::Role::kReader)) add_flows(trace, *web);
   if (trace.lost > 0)
     std::fprintf(stderr, "%llu older records had been overwritten\n",

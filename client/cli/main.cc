@@ -93,7 +93,7 @@ int main(int argc, char** argv) {
                  "Address of the dashboard, HOST:PORT; default: the scheduler's host, port 7421");
   app.add_option("--timeout", s.timeout_s, "Seconds to wait for an answer")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1e-3, 1e6));
   app.add_option("--log-level", s.log_level, "debug, info, warn, error or off")->capture_default_str();
   app.add_option("--log-format", s.log_format, "text or json")->capture_default_str();
   app.add_flag("--json", s.json, "Print JSON");
@@ -153,7 +153,7 @@ int main(int argc, char** argv) {
   drain->add_flag("--ask", leaver.ask, "Only tell how far it is")->excludes("--undo");
   drain->add_option("--wait", leaver.wait_s, "Seconds to wait until it is gone")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0.0, 1e6));
   auto* shutdown = app.add_subcommand("shutdown", "End the scheduler and all workers");
   app.add_subcommand("demo", "Run the demonstration (arguments are passed on)");
   auto* version = app.add_subcommand("version", "Print the version");

@@ -569,7 +569,10 @@ void SessionState::on_lost(Error why) {
   provider_.retire_all();
   std::vector<std::vector<Provider::Piece>> lent;  // let go without the lock
   const std::scoped_lock lock(mutex_);
-  lost_ = {Errc::kUnavailable, "the scheduler is gone: " + why.message};
+  const bool given_up = why.message.starts_with("it does not take us back");
+  lost_ = {
+      Errc::kUnavailable,
+      (given_up ? "the scheduler has given this session up: " : "the scheduler is gone: ") + why.message};
   answered_.notify_all();
   for (const auto& [number, request] : Requests(requests_)) {
     if (request->announced) lent.push_back(std::exchange(request->announced->pieces, {}));

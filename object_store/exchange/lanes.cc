@@ -193,6 +193,11 @@ void Exchange::Impl::receive(WorkerId from, Receive receive) {
                      std::to_string(kMaxHeld) + " transfers wait for the link to " + text_of(from)));
 }
 
+void Exchange::extend(WorkerId id, std::uint64_t transfer, bool sending) {
+  const Peer* peer = impl_->find(id);
+  if (peer != nullptr && peer->data) impl_->engine->extend(peer->cookie, transfer, sending);
+}
+
 void Exchange::disarm(WorkerId from, std::uint64_t transfer) {
   Peer* peer = impl_->find(from);
   if (peer == nullptr) return;

@@ -37,6 +37,8 @@ struct Parts::Outgoing {
   device::Kind kind = device::Kind::kHost;
   Exchange::Done done;
   std::int64_t begun = 0, open = 0;  // parts; of them those that are not over
+  std::vector<bool> under_way;       // by part
+  TimeNs extended_at = 0;
   Status so_far;
   msg::Lane lane = msg::Lane::kTcp;
   std::shared_ptr<Incoming> follows;  // while parts are to come from there
@@ -49,12 +51,23 @@ struct Parts::Incoming {
   std::function<void()> first;
   Exchange::Done done;
   transfer::OnHeld held;
-  std::vector<bool> here, over;  // by part
+  std::vector<bool> here, under_way;  // by part
   std::int64_t open = 0;
+  TimeNs extended_at = 0;
   Status so_far;
   msg::Lane lane = msg::Lane::kTcp;
   std::vector<std::shared_ptr<Outgoing>> followers;
 };
+
+// Those of a slow way stand behind each other for longer than a transfer by itself may.
+template <class Block> void Parts::extend(Block& block, WorkerId peer, bool sending) {
+  const TimeNs now = monotonic_now();
+  if (now - block.extended_at < extend_each_) return;
+  block.extended_at = now;
+  for (std::int64_t part = 0; part < block.cut.count; ++part)
+    if (block.under_way[static_cast<std::size_t>(part)])
+      ways_.extend(peer, number_of(block.transfer, part), sending);
+}
 
 // ---- sending ------------------------------------------------------------------------------------------------
 
@@ -72,6 +85,8 @@ void Parts::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from,
   const auto out =
       std::make_shared<Outgoing>(Outgoing{to, transfer, from, Cut(bytes), kind, std::move(done)});
   at->second = out;
+  out->under_way.resize(static_cast<std::size_t>(out->cut.count));
+  out->extended_at = monotonic_now();
   const auto found = incoming_.find(follows);
   if (found != incoming_.end()) {
     out->follows = found->second;
@@ -88,11 +103,14 @@ void Parts::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from,
 void Parts::send(const std::shared_ptr<Outgoing>& out, std::int64_t part) {
   if (!out->so_far) return;
   ++out->begun, ++out->open;
+  out->under_way[static_cast<std::size_t>(part)] = true;
   ways_.transmit(out->to, number_of(out->transfer, part), out->from + out->cut.begin(part),
-                 out->cut.bytes(part), out->kind, [this, out](const Status& status, msg::Lane lane) {
+                 out->cut.bytes(part), out->kind, [this, out, part](const Status& status, msg::Lane lane) {
                    --out->open;
+                   out->under_way[static_cast<std::size_t>(part)] = false;
                    if (!status && out->so_far) out->so_far = status;
                    out->lane = lane;
+                   extend(*out, out->to, true);
                    end_if_over(out);
                  });
 }
@@ -121,7 +139,8 @@ void Parts::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::i
       Incoming{from, transfer, cut, std::move(first), std::move(done), std::move(held)});
   at->second = in;
   in->here.resize(static_cast<std::size_t>(cut.count));
-  in->over.resize(static_cast<std::size_t>(cut.count));
+  in->under_way.assign(static_cast<std::size_t>(cut.count), true);
+  in->extended_at = monotonic_now();
   in->open = cut.count;
   for (std::int64_t part = 0; part < cut.count; ++part) {
     if (!in->so_far) {  // one has failed at once
@@ -141,14 +160,15 @@ void Parts::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::i
 void Parts::arrived(const std::shared_ptr<Incoming>& in, std::int64_t part, const Status& status,
                     msg::Lane lane) {
   const auto i = static_cast<std::size_t>(part);
-  if (in->over[i]) return;
-  in->over[i] = true;
+  if (!in->under_way[i]) return;
+  in->under_way[i] = false;
   --in->open;
   in->lane = lane;
   if (!status) {
     fail(*in, status.error());
   } else {
     in->here[i] = true;
+    extend(*in, in->from, false);
     if (in->first) std::exchange(in->first, nullptr)();
     for (const auto& out : std::vector(in->followers)) send(out, part);
   }
@@ -160,7 +180,7 @@ void Parts::fail(Incoming& in, const Error& why) {
   if (!in.so_far) return;
   in.so_far = why;
   for (std::int64_t part = 0; part < in.cut.count; ++part)
-    if (!in.over[static_cast<std::size_t>(part)]) ways_.disarm(in.from, number_of(in.transfer, part));
+    if (in.under_way[static_cast<std::size_t>(part)]) ways_.disarm(in.from, number_of(in.transfer, part));
   for (const auto& out : in.followers)
     if (out->so_far) out->so_far = why;
   for (const auto& out : std::vector(in.followers)) end_if_over(out);
@@ -180,7 +200,7 @@ bool Parts::disarm(WorkerId from, std::uint64_t transfer) {
   if (found == incoming_.end() || found->second->from != from) return false;
   const std::shared_ptr<Incoming> in = found->second;
   for (std::int64_t part = 0; part < in->cut.count; ++part)
-    if (!in->over[static_cast<std::size_t>(part)]) ways_.disarm(from, number_of(transfer, part));
+    if (in->under_way[static_cast<std::size_t>(part)]) ways_.disarm(from, number_of(transfer, part));
   return true;
 }
 

@@ -36,7 +36,7 @@ struct Desk {
   };
   std::vector<Sent> sent;
   std::vector<Awaited> awaited;
-  std::vector<std::uint64_t> disarmed;
+  std::vector<std::uint64_t> disarmed, extended;
   std::vector<std::byte> memory = std::vector<std::byte>(kBlockBytes);
   // What came of the block that is received, and of those that are sent, in order.
   int firsts = 0;
@@ -51,7 +51,9 @@ struct Desk {
                           device::Kind, Exchange::Done done, transfer::OnHeld held) {
                      awaited.push_back({from, number, to, bytes, std::move(done), std::move(held)});
                    },
-               .disarm = [this](WorkerId, std::uint64_t number) { disarmed.push_back(number); }}};
+               .disarm = [this](WorkerId, std::uint64_t number) { disarmed.push_back(number); },
+               .extend = [this](WorkerId, std::uint64_t number, bool) { extended.push_back(number); }},
+              0};
 
   Exchange::Done ending(std::string who) {
     return [this, who](const Status& status, msg::Lane) {
@@ -225,6 +227,22 @@ TEST_CASE("memory that the transport does not let go of is told of once, and the
   CHECK(here.disarmed.size() == kParts);
   here.come_all();
   CHECK(here.ends == Said{"held: stuck", "here: stuck"});
+}
+
+TEST_CASE("when a part has ended those behind it are given more time") {
+  Desk here;
+  here.receive();
+  CHECK(here.extended.empty());
+  here.come(0);
+  REQUIRE(here.extended.size() == kParts - 1);
+  for (std::size_t i = 1; i < kParts; ++i) CHECK(here.extended[i - 1] == here.awaited[i].number);
+  here.extended.clear();
+  here.transmit(kBelow, 7);
+  here.come(1);
+  here.extended.clear();
+  REQUIRE(here.sent.size() == 2);
+  here.sent[0].done({}, msg::Lane::kTcp);
+  CHECK(here.extended == std::vector<std::uint64_t>{here.sent[1].number});
 }
 
 TEST_CASE("a number that has no room for its parts is refused") {

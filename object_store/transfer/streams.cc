@@ -178,6 +178,11 @@ TimeNs UcxEngine::Impl::later_deadline(const Op& op, TimeNs now) const {
   return (op.sending ? peer.lane->wrote_at() : peer.lane->read_at()) + options.deadline_ns;
 }
 
+void UcxEngine::extend(const Cookie& cookie, std::uint64_t transfer, bool sending) {
+  const auto op = impl_->ops.find({cookie, transfer, sending});
+  if (op != impl_->ops.end()) op->second->began = monotonic_now();
+}
+
 // Past its time, and half written or lent. True: it is to be looked at again one grace later.
 bool UcxEngine::Impl::makes_headway(Op& op, TimeNs now) {
   Peer& peer = *op.stream;

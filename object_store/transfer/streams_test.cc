@@ -105,6 +105,21 @@ TEST_CASE("a receive over a stream has a deadline, from when anything of it or o
     CHECK(r.end.status.error().code == Errc::kTimeout);
     CHECK(monotonic_now() - from >= 9 * kDeadline);
   }
+  SUBCASE("one that sends others for long, of which this is one of many") {
+    const TimeNs from = monotonic_now();
+    for (std::uint64_t i = 0; monotonic_now() - from < 12 * kDeadline; ++i) {
+      r.announce(100 + i, 100);
+      r.write(std::span(sent).first(100));
+      r.engine->extend(cookie_of(1), 1, false);
+      r.engine->extend(cookie_of(1), 2, false);  // there is none
+      r.pass(kDeadline / 4);
+      REQUIRE(r.end.times == 0);
+    }
+    r.announce(1, 1000);
+    r.write(sent);
+    r.pass(kPatience);
+    CHECK(r.end.status);
+  }
 }
 
 namespace {

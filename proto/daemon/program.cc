@@ -137,6 +137,9 @@ std::optional<int> parse(CLI::App& app, int argc, char** argv) {
     if (e.get_exit_code() == 0) return app.exit(e);
     std::string text = e.what();
     std::replace(text.begin(), text.end(), '\n', ' ');
+    constexpr std::string_view kNoOption = "INI was not able to parse ";  // CLI11's words
+    if (text.starts_with(kNoOption))
+      text = "the file given with --config: no such option: " + text.substr(kNoOption.size());
     return fail(app.get_name(), error(Errc::kInvalidArgument, text + " (see --help)"), kExitUsage);
   }
 }

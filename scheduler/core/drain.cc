@@ -342,6 +342,7 @@ void on_drain_request(State& s, Peer& asker, const msg::DrainRequest& request) {
   const bool is_number = bad == std::errc{} && end == text.data() + text.size();
   if (is_number) numbered = s.find_worker(WorkerId{number});
   for (const Peer& peer : s.peers.all()) {
+    if (numbered != nullptr && !w) break;  // a number alone is one
     if (peer.info.role != msg::Role::kWorker || peer.info.name != text) continue;
     alike += peer.alive;
     if (found == nullptr || peer.alive || !found->alive) found = &peer;

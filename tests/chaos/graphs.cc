@@ -54,6 +54,18 @@ std::vector<double> held(const Asking& asking) {
   return all_of(asking, matmul(x.T(), x) + sum(x, 0));
 }
 
+// A block of 9 MiB that every device reads: between hosts it goes in parts, from one to the next.
+std::vector<double> spread(const Asking& asking) {
+  const Array block = asking.session.random.uniform({1024, 1200}, {.seed = 21, .block = {1024, 1200}});
+  const Array rows = asking.session.random.normal({512, 1024}, {.seed = 22, .block = {16, 1024}});
+  std::vector<double> out;
+  for (int i = 1; i <= 3; ++i) {
+    const std::vector<double> part = all_of(asking, sum(matmul(rows, block * static_cast<double>(i)), 1));
+    out.insert(out.end(), part.begin(), part.end());
+  }
+  return out;
+}
+
 // What no plan can make again: two workers have it.
 std::vector<double> uploaded(const Asking& asking) {
   std::vector<double> numbers(300 * 200);
@@ -105,7 +117,8 @@ Graphs::Graphs(bool large, const std::string& only, int turns, std::string folde
       {"products", false, [](const Asking& a) { return all_of(a, products(a.session, 768, 24, 10)); }},
       {"regression", false,
        [](const Asking& a) { return all_of(a, regression(a.session, 60'000, 120, 12)); }},
-      {"reductions", false, [](const Asking& a) { return all_of(a, reductions(a.session, 960, 32, 8)); }}};
+      {"reductions", false, [](const Asking& a) { return all_of(a, reductions(a.session, 960, 32, 8)); }},
+      {"spread", false, spread}};
   for (const Kind& kind : large ? large_ones : small_ones) {
     if (only.empty() || only == kind.name) kinds_.push_back(kind);
   }

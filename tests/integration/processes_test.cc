@@ -54,6 +54,7 @@ TEST_CASE("bad options are one line and exit code 2") {
   refused(run({scheduler_program(), "--nonsense"}), 2, "nonsense");
   refused(run({scheduler_program(), "--listen", "127.0.0.1:99999"}), 2, "99999");
   refused(run({scheduler_program(), "--log-level", "loud"}), 2, "loud");
+  refused(run({tool_program(), "status", "--timeout", "0"}), 2, "0 not in range");
   refused(run({worker_program(), "--token-file", token}), 2, "scheduler");
   REQUIRE(net::Token::create(token).has_value());
   const std::vector<std::string> worker{worker_program(), "--scheduler", "127.0.0.1:1", "--token-file",
@@ -202,6 +203,8 @@ TEST_CASE("options from the environment and a config file; logs as json") {
   CHECK(status.code == 0);
   CHECK(has(status.output, "term 7"));
   CHECK(has(scheduler.errors(), "\"event\":\"ready\""));
+  std::ofstream(folder / "wrong.toml") << "bogus = 1\n";
+  refused(run({scheduler_program(), "--config", folder / "wrong.toml"}), 2, "no such option: bogus");
 }
 
 TEST_CASE("signals end programs cleanly and soon") {
@@ -257,6 +260,7 @@ TEST_CASE("status, devices, doctor, shutdown") {
     CHECK(has(trace.output, "/host:0\""));
     CHECK(has(trace.output, "\"name\":\"reduce_blocks\""));
     CHECK(cluster.tool({"trace", "/nowhere/at/all"}).code == 1);
+    CHECK(cluster.tool({"trace", "-", "--graph", "12345"}).code == 1);
     const Ran unknown = cluster.tool({"explain", "12345"});
     CHECK(unknown.code == 1);
     CHECK(has(unknown.errors, "is known any more"));

@@ -60,6 +60,17 @@ std::int64_t free_memory() {
 
 }  // namespace
 
+std::int64_t memory_of_host() {
+  return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+}
+
+std::int64_t host_bytes(const std::vector<std::unique_ptr<device::Device>>& devices) {
+  std::int64_t bytes = 0;
+  for (const auto& device : devices)
+    if (device->info().kind == device::Kind::kHost) bytes += device->info().memory_bytes;
+  return bytes;
+}
+
 Result<std::vector<DeviceName>> parse_devices(const std::string& text, int cuda_count) {
   std::vector<DeviceName> out;
   for (std::size_t at = 0; at <= text.size();) {

@@ -29,4 +29,8 @@ struct DevicePlan {
 Result<std::vector<std::unique_ptr<device::Device>>> make_devices(const std::vector<DeviceName>& names,
                                                                   const DevicePlan& plan);
 
+// All that host devices may grow to, and what this machine has.
+std::int64_t host_bytes(const std::vector<std::unique_ptr<device::Device>>& devices);
+std::int64_t memory_of_host();
+
 }  // namespace tilewise::worker

@@ -183,6 +183,10 @@ int work(const Settings& settings) {
   }
   auto devices = worker::make_devices(setup->names, setup->plan);
   if (!devices) return failure(devices.error());
+  if (const std::int64_t asked = worker::host_bytes(*devices), there = worker::memory_of_host();
+      asked > there)
+    daemon::log_warn("more memory than this host has: no block leaves it before the system itself runs out",
+                     {{"bytes", asked}, {"of_host", there}, {"option", "--memory"}});
   std::unique_ptr<worker::BlackBox> black_box;
   if (settings.black_box >= 0) {
     auto opened = worker::BlackBox::open(settings.black_box);
@@ -266,7 +270,7 @@ int main(int argc, char** argv) {
   app.add_option("--name", s.name, "Name for people; default HOST/PID");
   app.add_option("--connect-timeout", s.connect_timeout_s, "Seconds to go on trying to reach the scheduler")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0.0, 1e6));
   app.add_option("--reconnect-timeout", s.reconnect_timeout_s,
                  "Seconds to wait for a scheduler that keeps its state (--state-dir) and went away")
       ->capture_default_str()

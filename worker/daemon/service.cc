@@ -13,7 +13,8 @@ Daemon::Service::Service(exchange::Exchange& exchange, device::Copier& copier, d
       local_(copier),
       parts_({.transmit = std::bind_front(&Service::transmit_one, this),
               .receive = std::bind_front(&Service::receive_one, this),
-              .disarm = std::bind_front(&Service::disarm_one, this)}) {
+              .disarm = std::bind_front(&Service::disarm_one, this),
+              .extend = std::bind_front(&exchange::Exchange::extend, &exchange)}) {
   exchange::ChunkOptions chunks;
   if (gpu != nullptr) {
     chunks.pin = [gpu](std::size_t bytes) -> std::shared_ptr<std::byte> {

@@ -172,6 +172,8 @@ class Exchange {
   void receive(WorkerId from, std::uint64_t transfer, transfer::Sink& to, std::int64_t bytes, Done done);
   void resume(WorkerId peer);
 
+  // As UcxEngine's, of a transfer to or from this peer.
+  void extend(WorkerId peer, std::uint64_t transfer, bool sending);
   // The peer says that it will not send these bytes: unless they are coming all the same, the receive ends with kNotFound.
   void disarm(WorkerId from, std::uint64_t transfer);
 

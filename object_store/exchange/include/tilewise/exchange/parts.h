@@ -1,6 +1,7 @@
 // Large blocks in parts, each a transfer of its own: who passes a block on sends a part while the next one comes, so a chain of hosts
 // takes hardly longer than its first link (docs/design/trees.md). Both ends cut alike.
 #pragma once
+#include <tilewise/base/time.h>
 #include <tilewise/exchange/exchange.h>
 
 #include <cstdint>
@@ -27,8 +28,11 @@ class Parts {
                        device::Kind kind, Exchange::Done done, transfer::OnHeld held)>
         receive;
     std::function<void(WorkerId from, std::uint64_t transfer)> disarm;
+    std::function<void(WorkerId peer, std::uint64_t transfer, bool sending)> extend;
   };
-  explicit Parts(Ways ways) : ways_(std::move(ways)) {}
+  // `extend_each`: how often, at most, the others of a block are given more time when one has ended.
+  explicit Parts(Ways ways, TimeNs extend_each = 5 * kSecond)
+      : ways_(std::move(ways)), extend_each_(extend_each) {}
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
@@ -46,6 +50,7 @@ class Parts {
  private:
   struct Incoming;
   struct Outgoing;
+  template <class Block> void extend(Block& block, WorkerId peer, bool sending);
   void arrived(const std::shared_ptr<Incoming>& in, std::int64_t part, const Status& status, msg::Lane lane);
   void fail(Incoming& in, const Error& why);
   void end_if_over(const std::shared_ptr<Incoming>& in);
@@ -53,6 +58,7 @@ class Parts {
   void end_if_over(const std::shared_ptr<Outgoing>& out);
 
   const Ways ways_;
+  const TimeNs extend_each_;
   std::map<std::uint64_t, std::shared_ptr<Incoming>> incoming_;  // this process numbers them
   std::map<std::pair<WorkerId, std::uint64_t>, std::shared_ptr<Outgoing>> outgoing_;
 };

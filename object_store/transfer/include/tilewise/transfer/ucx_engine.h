@@ -147,6 +147,9 @@ class UcxEngine {
   // A source or a sink of this peer's that had nothing to give, or no room, has now.
   void resume(const Cookie& cookie);
 
+  // One of many that stand behind each other, and of which one has just ended: over a stream it may stand there as long again. Nothing where
+  // there is none.
+  void extend(const Cookie& cookie, std::uint64_t transfer, bool sending);
   // Ends an expectation that the peer says it will not fulfil, with kNotFound. Nothing where bytes are coming already, or
   // where there is none.
   void disarm(const Cookie& cookie, std::uint64_t transfer);
