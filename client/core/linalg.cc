@@ -215,9 +215,9 @@ template <class Rtol> Array rank_of(const Array& a, const Rtol& rtol) {
 }  // namespace
 
 Array pinv(const Array& a, std::optional<double> rtol) { return pseudo_inverse(a, rtol); }
-Array pinv(const Array& a, const Array& rtol) { return pseudo_inverse(a, rtol); }
+Array client::pinv(const Array& a, const Array& rtol) { return pseudo_inverse(a, rtol); }
 Array matrix_rank(const Array& a, std::optional<double> rtol) { return rank_of(a, rtol); }
-Array matrix_rank(const Array& a, const Array& rtol) { return rank_of(a, rtol); }
+Array client::matrix_rank(const Array& a, const Array& rtol) { return rank_of(a, rtol); }
 
 namespace {
 

@@ -12,9 +12,9 @@
 #include <unistd.h>
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <future>
 #include <mutex>
-#include <shared_mutex>
 #include <thread>
 
 #include "foreign_memory.h"
@@ -133,7 +133,7 @@ class Impl final : public std::enable_shared_from_this<Impl> {
   void to_worker(std::size_t index, msg::Message& message);
   void arm_timer(TimeNs now);
   WorkerSide* worker_of(WorkerId id);
-  // False: it has ended, and nothing was done.
+  // False: it has ended, and nothing was done. No thread calls clients any more.
   bool on_thread(std::function<void()> fn);
   void post_and_wait(const std::function<void()>& fn);
   void call(std::function<void()> fn);
@@ -165,8 +165,13 @@ class Impl final : public std::enable_shared_from_this<Impl> {
   TimeNs timer_at_ = 0;
   std::uint32_t next_client_ = kFirstClientConn;
   std::thread thread_;
-  std::shared_mutex ending_;  // shared: the thread is there until it is unlocked, if it has not ended
-  bool ended_ = false;
+  std::atomic<std::thread::id> thread_id_;  // its own
+  // The end: no call is begun on the thread once it is `ended_`, which waits for those there are; when it is `over_` no thread calls
+  // clients any more.
+  std::mutex end_mutex_;
+  std::condition_variable end_changed_;
+  int calls_there_ = 0;
+  bool ended_ = false, over_ = false;
 };
 
 // ---- starting and ending -------------------------------------------------------------------------------------------
@@ -250,15 +255,19 @@ Status Impl::init() {
   for (const WorkerSide& side : workers_) {
     if (!side.id) return error(Errc::kInternal, "the embedded scheduler refused its worker");
   }
-  thread_ = std::thread([this] { loop_->run(); });
+  thread_ = std::thread([this] {
+    thread_id_ = std::this_thread::get_id();
+    loop_->run();
+  });
   return {};
 }
 
 // Afterwards clients may still ask: they hear nothing.
 void Impl::end() {
   {
-    std::lock_guard lock(ending_);
+    std::unique_lock lock(end_mutex_);
     if (std::exchange(ended_, true)) return;
+    end_changed_.wait(lock, [this] { return calls_there_ == 0; });
   }
   if (thread_.joinable()) {
     post_and_wait([this] {
@@ -274,15 +283,28 @@ void Impl::end() {
   for (const WorkerSide& side : workers_) side.runtime->drain();  // they read each other's memory
   workers_.clear();  // while the loop that they wake still exists
   slabs_.clear();
-  std::lock_guard lock(mutex_);
-  inbox_.clear(), calls_.clear(), mail_.clear();  // what they hold may hold this
+  {
+    std::lock_guard lock(mutex_);
+    inbox_.clear(), calls_.clear(), mail_.clear();  // what they hold may hold this
+  }
+  std::lock_guard lock(end_mutex_);
+  over_ = true;
+  end_changed_.notify_all();
 }
 
 bool Impl::on_thread(std::function<void()> fn) {
-  if (std::this_thread::get_id() == thread_.get_id()) return fn(), true;
-  std::shared_lock lock(ending_);
-  if (ended_) return false;
+  if (std::this_thread::get_id() == thread_id_) return fn(), true;
+  std::unique_lock lock(end_mutex_);
+  if (ended_) {
+    end_changed_.wait(lock, [this] { return over_; });
+    return false;
+  }
+  ++calls_there_;
+  lock.unlock();
   post_and_wait(fn);
+  lock.lock();
+  --calls_there_;
+  end_changed_.notify_all();
   return true;
 }
 
@@ -301,11 +323,8 @@ void Impl::call(std::function<void()> fn) {
 
 // Puts something into a mailbox.
 void Impl::tell(const std::function<void()>& put) {
-  std::shared_lock ending(ending_, std::defer_lock);
-  if (std::this_thread::get_id() != thread_.get_id()) {
-    ending.lock();
-    if (ended_) return;
-  }
+  std::lock_guard ending(end_mutex_);
+  if (ended_) return;
   {
     std::lock_guard lock(mutex_);
     put();
@@ -526,10 +545,11 @@ void LocalEndpoint::stop() {
 }
 
 void LocalEndpoint::start(client::EndpointCallbacks callbacks) {
-  cluster_->on_thread([&] {
+  const bool there = cluster_->on_thread([&] {
     callbacks_ = std::move(callbacks);
     for (msg::Message& message : std::exchange(early_, {})) callbacks_.on_message(std::move(message));
   });
+  if (!there) callbacks.on_lost(error(Errc::kUnavailable, "the embedded cluster ended"));
 }
 
 void LocalEndpoint::send(msg::Message message) {

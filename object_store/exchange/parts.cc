@@ -8,10 +8,10 @@ namespace tilewise::exchange {
 namespace {
 
 constexpr std::int64_t kLeastPart = 512 << 10, kPartStep = 64 << 10, kMostParts = 256;
-constexpr int kTransferBits = 44;  // of a block's number; those above are its parts'
+constexpr std::size_t kRemembered = 256;  // failures: who follows one has asked before it was told
 
 std::uint64_t number_of(std::uint64_t transfer, std::int64_t part) {
-  return transfer | static_cast<std::uint64_t>(part + 1) << kTransferBits;
+  return transfer | static_cast<std::uint64_t>(part + 1) << msg::kTransferBits;
 }
 
 struct Cut {
@@ -73,7 +73,7 @@ template <class Block> void Parts::extend(Block& block, WorkerId peer, bool send
 
 void Parts::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                      device::Kind kind, std::uint64_t follows, Exchange::Done done) {
-  if (bytes <= 0 || transfer >> kTransferBits != 0) {
+  if (bytes <= 0 || transfer >> msg::kTransferBits != 0) {
     if (done)
       done(error(Errc::kInvalidArgument,
                  "transfer " + std::to_string(transfer) + " of " + std::to_string(bytes) + " bytes in parts"),
@@ -92,6 +92,9 @@ void Parts::transmit(WorkerId to, std::uint64_t transfer, const std::byte* from,
     out->follows = found->second;
     found->second->followers.push_back(out);
     out->so_far = found->second->so_far;
+  } else if (const auto failed = std::ranges::find(failed_, follows, &Failed::transfer);
+             follows != 0 && failed != failed_.end()) {
+    out->so_far = failed->why;  // its memory is not its any more
   }
   ++out->open;  // not over before all that is here has begun
   for (std::int64_t part = 0; part < out->cut.count; ++part)
@@ -131,7 +134,7 @@ void Parts::end_if_over(const std::shared_ptr<Outgoing>& out) {
 void Parts::receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes,
                     device::Kind kind, std::function<void()> first, Exchange::Done done,
                     transfer::OnHeld held) {
-  TW_CHECK(bytes > 0 && transfer >> kTransferBits == 0, "a block that has no parts, or no number");
+  TW_CHECK(bytes > 0 && transfer >> msg::kTransferBits == 0, "a block that has no parts, or no number");
   const auto [at, fresh] = incoming_.try_emplace(transfer);
   if (!fresh) return;
   const Cut cut(bytes);
@@ -190,9 +193,22 @@ void Parts::end_if_over(const std::shared_ptr<Incoming>& in) {
   if (in->open > 0 || !incoming_.contains(in->transfer)) return;
   if (!in->so_far && !in->followers.empty()) return;
   incoming_.erase(in->transfer);
+  if (!in->so_far) failed_.push_back({in->transfer, in->so_far.error()});
+  if (failed_.size() > kRemembered) failed_.pop_front();
   for (const auto& out : in->followers) out->follows = nullptr;  // they have begun all
   in->followers.clear();
   if (in->done) in->done(in->so_far, in->lane);
+}
+
+// What was granted over a link that is no more is wanted by nobody.
+void Parts::peer_broke(WorkerId peer, const Error& why) {
+  std::vector<std::shared_ptr<Outgoing>> over;
+  for (const auto& [key, out] : outgoing_)
+    if (out->to == peer) over.push_back(out);
+  for (const auto& out : over) {
+    if (out->so_far) out->so_far = why;
+    end_if_over(out);
+  }
 }
 
 bool Parts::disarm(WorkerId from, std::uint64_t transfer) {

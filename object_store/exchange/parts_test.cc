@@ -187,6 +187,28 @@ TEST_CASE("who comes to follow what has failed already is sent nothing") {
   CHECK(here.ends == Said{"below: broken"});
   here.come_all();
   CHECK(here.ends == Said{"below: broken", "here: broken"});
+  here.transmit(kOther, 7);  // granted before it was told
+  CHECK(here.sent.empty());
+  CHECK(here.ends.back() == "other: broken");
+}
+
+TEST_CASE("who is not reached any more is sent nothing more") {
+  Desk here;
+  here.receive();
+  here.come(0);
+  here.transmit(kBelow, 7);
+  here.transmit(kOther, 7);
+  here.sent[1].done({}, msg::Lane::kTcp);  // the other one's, who waits for the next
+  here.sent.pop_back();
+  here.parts.peer_broke(kOther, {Errc::kUnavailable, "cut"});
+  CHECK(here.ends == Said{"other: cut"});
+  here.parts.peer_broke(kBelow, {Errc::kUnavailable, "cut"});
+  here.come(1);
+  CHECK(here.sent.size() == 1);
+  here.sends_end();
+  CHECK(here.ends == Said{"other: cut", "below: cut"});
+  here.come_all();
+  CHECK(here.ends.back() == "here: ok");
 }
 
 TEST_CASE("a send that fails ends alone") {

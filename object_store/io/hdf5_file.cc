@@ -127,7 +127,7 @@ Result<ir::DType> dtype_of(hid_t type, const std::string& what) {
   return error(Errc::kUnsupported, what + ": a dataset of neither integers nor real numbers");
 }
 
-// The library would say so only when a worker reads.
+// Of who reads: clients, who only look, need not have them.
 Status check_filters(hid_t layout, const std::string& what) {
   const int count = H5Pget_nfilters(layout);
   for (int i = 0; i < count; ++i) {
@@ -137,7 +137,8 @@ Status check_filters(hid_t layout, const std::string& what) {
     const H5Z_filter_t filter = H5Pget_filter2(layout, static_cast<unsigned>(i), &flags, &values, nullptr,
                                                name.size() - 1, name.data(), nullptr);
     if (filter < 0) return library_error(what, Errc::kCorruptData);
-    if (H5Zfilter_avail(filter) > 0) continue;
+    if ((flags & H5Z_FLAG_OPTIONAL) != 0 || H5Zfilter_avail(filter) > 0)
+      continue;  // chunks may be without it
     return error(Errc::kUnsupported, what + ": it went through filter " + std::to_string(filter) +
                                          (name[0] == 0 ? "" : " ('" + std::string(name.data()) + "')") +
                                          ", which the HDF5 library here does not have");
@@ -145,7 +146,7 @@ Status check_filters(hid_t layout, const std::string& what) {
   return {};
 }
 
-Result<Open> open_dataset(const std::string& path, const std::string& name) {
+Result<Open> open_dataset(const std::string& path, const std::string& name, bool reads) {
   const std::string what = path + ", dataset '" + name + "'";
   TW_ASSIGN(const File there, File::open(path, O_RDONLY));  // says what the system says
   TW_TRY(there.size());
@@ -158,7 +159,7 @@ Result<Open> open_dataset(const std::string& path, const std::string& name) {
   const Id type(H5Dget_type(dataset), H5Tclose), space(H5Dget_space(dataset), H5Sclose),
       layout(H5Dget_create_plist(dataset), H5Pclose);
   if (type < 0 || space < 0 || layout < 0) return library_error(what, Errc::kCorruptData);
-  TW_TRY(check_filters(layout, what));
+  if (reads) TW_TRY(check_filters(layout, what));
   Hdf5Info info;
   TW_ASSIGN(info.dtype, dtype_of(type, what));
   const int rank = H5Sget_simple_extent_ndims(space);
@@ -184,14 +185,14 @@ Result<Open> open_dataset(const std::string& path, const std::string& name) {
 
 Result<Hdf5Info> read_hdf5_info(const std::string& path, const std::string& dataset) {
   const Turn turn;
-  TW_ASSIGN(Open open, open_dataset(path, dataset));
+  TW_ASSIGN(Open open, open_dataset(path, dataset, false));
   return open.info;
 }
 
 Status read_hdf5_block(const std::string& path, const std::string& dataset, ir::DType dtype,
                        const ir::Shape& shape, const ir::Box& box, void* out) {
   const Turn turn;
-  TW_ASSIGN(const Open open, open_dataset(path, dataset));
+  TW_ASSIGN(const Open open, open_dataset(path, dataset, true));
   const std::string what = path + ", dataset '" + dataset + "'";
   if (open.info.dtype != dtype || open.info.shape != shape)
     return error(Errc::kInvalidArgument, what + ": is of shape " + ir::to_string(open.info.shape) +

@@ -256,11 +256,11 @@ class Run : PaperState {
         earliest = from.memory->read_below(sender, std::max(earliest, now_));
       start = std::max({earliest, from.sends_until, to.receives_until});
       took = speed.bytes_per_s > 0 ? static_cast<double>(c.bytes) / speed.bytes_per_s : 0;
-      const double part = first_part(copy) * took;
+      const double busy = took, part = first_part(copy) * took;
       if (sender != c.home && !at_(sender).ready) took = std::max(took, at_(sender).comes_s + part - start);
       c.comes_s = start + took;
       if (part < took) events_.push({start + part + speed.latency_s, ++number_, Event::kPartComes, copy});
-      from.sends_until = to.receives_until = start + took;
+      from.sends_until = to.receives_until = start + busy;
     }
     if (c.asked) {
       SimLink& total = links_[{from.device.id, to.device.id, c.mapped}];

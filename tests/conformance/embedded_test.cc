@@ -2,6 +2,7 @@
 #include "clusters.h"
 
 #include <doctest/doctest.h>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -165,6 +166,7 @@ TEST_CASE("results outlive their expressions, and go with the last handle") {
 TEST_CASE("sessions, arrays and futures may outlive their cluster, and say so") {
   std::unique_ptr<embedded::Cluster> cluster = TestCluster::start(kForms[1].options);
   Session s = make_session(cluster->connect("outlives"));
+  std::unique_ptr<client::Endpoint> unused = cluster->connect("begins afterwards");
   Array x = s.arange(5), never;
   x.persist().wait();
   const Future ended = s.compute({x});
@@ -184,9 +186,39 @@ TEST_CASE("sessions, arrays and futures may outlive their cluster, and say so") 
   CHECK(code_of([&] { (void)x.get<std::int64_t>(); }) == Errc::kUnavailable);
   CHECK(code_of([&] { (void)s.zeros({2}).get<double>(); }) == Errc::kUnavailable);
   CHECK(code_of([&] { (void)(lent + 1).get<std::int64_t>(); }) == Errc::kUnavailable);
+  const Session late = make_session(std::move(unused));
+  CHECK(code_of([&] { (void)late.zeros({2}).get<double>(); }) == Errc::kUnavailable);
   const Errc so_far = code_of([&] { under_way.wait(); });  // it may have been over
   CHECK((so_far == Errc::kOk || so_far == Errc::kUnavailable));
   x = Array();
+}
+
+TEST_CASE("sessions end while their cluster does, on other threads") {
+  for (int turn = 0; turn < 40; ++turn) {
+    std::unique_ptr<embedded::Cluster> cluster = TestCluster::start(kForms[0].options);
+    std::vector<std::thread> threads;
+    std::atomic<int> ready = 0;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&, i] {
+        Session s = make_session(cluster->connect("ends"));
+        Array x = s.arange(100 + i) * 2;
+        const Future future = s.compute({x});
+        ++ready;
+        while (ready < 4) std::this_thread::yield();
+        if (i == 0) return;
+        try {
+          if (i == 1) (void)x.get<std::int64_t>();
+          future.wait();
+        } catch (const ArrayError& e) {
+          CHECK(e.code() == Errc::kUnavailable);
+        }
+      });
+    }
+    while (ready < 3) std::this_thread::yield();
+    ++ready;
+    cluster.reset();
+    for (std::thread& thread : threads) thread.join();
+  }
 }
 
 TEST_CASE("mistakes are reported where they are made, with the shapes") {

@@ -434,15 +434,15 @@ TEST_CASE("cluster: linear algebra of cut matrices on a GPU, and what has no res
     CHECK(text.find(part) != std::string::npos);
   };
   says(told(cholesky(p - s.eye(n) * 1e6)),
-       "cholesky: the matrix is not positive definite: the leading "
+       "cholesky, block 0: the matrix is not positive definite: the leading "
        "minor of order 1");
   says(told(solve(s.zeros({2, 3, 3}), s.ones({3}))),
-       "solve: the matrix is singular: the leading minor of order 1, in matrix (0,) of the stack");
+       "solve, block 0: the matrix is singular: the leading minor of order 1, in matrix (0,) of the stack");
   says(told(solve((s.eye(n) * 0).reblock({16, 16}), m)),
-       "solve: the matrix is singular: the leading minor of order 1");
+       "solve, block 0: the matrix is singular: the leading minor of order 1");
   says(told(solve_triangular(s.zeros({3, 3}), s.ones({3}))), "the leading minor of order 1");
-  says(told(eigvalsh(s.full({3, 3}, NAN))), "eigvalsh: the matrix holds NaN or infinity");
-  says(told(svdvals(s.full({3, 3}, INFINITY))), "svdvals: the matrix holds NaN or infinity");
+  says(told(eigvalsh(s.full({3, 3}, NAN))), "eigvalsh, block 0: the matrix holds NaN or infinity");
+  says(told(svdvals(s.full({3, 3}, INFINITY))), "svdvals, block 0: the matrix holds NaN or infinity");
 }
 
 }  // namespace

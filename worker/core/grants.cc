@@ -122,6 +122,9 @@ bool Core::Impl::grant(Slot slot, bool lowest, bool has_turn) {
   copy.kind = CopyKind::kRemote;
   copy.transfer = next_transfer++;
   copy.since = now;
+  copy.in_parts = !copy.pulls && (copy.relays || copy.via) &&
+                  copy.bytes >= std::max<std::int64_t>(options.parts_bytes, 1);
+  copy.begun = false;
   transfers[copy.transfer] = slot;
   transfer_began(copy);
   if (copy.pulls) {
@@ -135,8 +138,6 @@ bool Core::Impl::grant(Slot slot, bool lowest, bool has_turn) {
     copy.in_window = peer;
     counts.in_flight_high = std::max(counts.in_flight_high, window.bytes());
   }
-  copy.in_parts = (copy.relays || copy.via) && copy.bytes >= std::max<std::int64_t>(options.parts_bytes, 1);
-  copy.begun = false;
   out->receives.push_back({peer, copy.transfer, copy.device, copy.at, copy.bytes, copy.in_parts});
   batch_to(sender).grants.push_back({{arrays[copy.array].id, copy.block},
                                      copy.source,

@@ -555,7 +555,7 @@ Slot Core::Impl::stuck_task(const DeviceState& device) const {
                   [&](Slot guest) { return !rests(copies[guest]); }))
     return kNone;
   if (std::any_of(relaying.begin(), relaying.end(),
-                  [&](const auto& relay) { return &devices[copies[relay.second].device] == &device; }))
+                  [&](const auto& relay) { return &devices[copies[relay.second.copy].device] == &device; }))
     return kNone;
   return others_may_free_a_place(device) ? kNone : starved_task(device);
 }

@@ -255,6 +255,7 @@ void Core::Impl::on_offer(msg::Offer& m) {
 }
 
 void Core::Impl::on_grant(const msg::Grant& m) {
+  if (m.transfer >> msg::kTransferBits != 0) return void(++counts.stale);  // nobody numbers them so
   if (m.via) return on_relayed_grant(m);
   const int d = local(m.from);
   const auto array = array_by_id.find(m.block.array.value);
@@ -321,11 +322,7 @@ void Core::Impl::on_transfer(const TransferDone& event) {
   if (event.transfer == probe_transfer && event.held) return;  // its memory is the shell's
   if (event.transfer == probe_transfer) return probe_arrived(event);
   if (const auto gone = abandoned.find(event.transfer); gone != abandoned.end()) {
-    if (event.held) return;
-    devices[gone->second.device].arena.free(gone->second.extent, alloc::Fence{});
-    devices[gone->second.device].memory_freed = true;
-    if (gone->second.in_window) window.end(gone->second.in_window, gone->second.bytes);
-    abandoned.erase(gone);
+    if (!event.held) abandoned_over(event.transfer);
     return;
   }
   const auto it = transfers.find(event.transfer);

@@ -416,6 +416,8 @@ struct Core::Impl {
   void decline_ungranted(std::uint16_t device);
   void end_relays(Slot array);
   void on_part(const PartArrived& event);
+  bool is_followed(std::uint64_t transfer) const;
+  void abandoned_over(std::uint64_t transfer);
   static bool has_some(const Copy& copy);
   void on_relayed_grant(const msg::Grant& m);
   void on_sent(const Sent& event);
@@ -539,9 +541,12 @@ struct Core::Impl {
   Window window;                            // of what peers have been granted
   std::vector<Slot> fresh_offers;           // of this step, until all that it brings is known
   std::uint64_t next_transfer = 1;
-  std::map<std::pair<WorkerId, std::uint64_t>, Slot>
-      relaying;                                // (to whom, its nonce) -> copy being passed on
-  std::map<std::string, std::uint32_t> hosts;  // by id, but this one
+  struct Relaying {
+    Slot copy = kNone;          // being passed on
+    std::uint64_t follows = 0;  // the transfer that brought it, where it was sent on while that went on
+  };
+  std::map<std::pair<WorkerId, std::uint64_t>, Relaying> relaying;  // (to whom, its nonce)
+  std::map<std::string, std::uint32_t> hosts;                       // by id, but this one
   std::uint32_t last_host = 0;
   std::int64_t relays_live = 0;  // copies that others are sent to
   // What lies below memory: a file, a slab of pinned host memory.
@@ -578,6 +583,7 @@ struct Core::Impl {
     alloc::Extent extent;
     WorkerId in_window;
     std::int64_t bytes = 0;
+    bool over = false;  // what came is still being sent on
   };
   std::map<std::uint64_t, Abandoned> abandoned;
   std::map<Slot, std::vector<Dropped>> results_dropped;  // by task, from its admission to its end

@@ -238,6 +238,22 @@ void Core::Impl::on_part(const PartArrived& event) {
     say(devices[copy.device].spec.id, copy.source, {arrays[copy.array].id, copy.block}, msg::RelayWord::kHas);
 }
 
+bool Core::Impl::is_followed(std::uint64_t transfer) const {
+  return std::any_of(relaying.begin(), relaying.end(),
+                     [transfer](const auto& relay) { return relay.second.follows == transfer; });
+}
+
+// Nothing comes any more. Its memory is free when nobody is sent it any more, either.
+void Core::Impl::abandoned_over(std::uint64_t transfer) {
+  const auto gone = abandoned.find(transfer);
+  if (const WorkerId peer = std::exchange(gone->second.in_window, {})) window.end(peer, gone->second.bytes);
+  gone->second.over = is_followed(transfer);
+  if (gone->second.over) return;
+  devices[gone->second.device].arena.free(gone->second.extent, alloc::Fence{});
+  devices[gone->second.device].memory_freed = true;
+  abandoned.erase(gone);
+}
+
 // Of what others are sent.
 bool Core::Impl::has_some(const Copy& copy) {
   return whole(copy) || (copy.state == CopyState::kReceiving && copy.begun);
@@ -286,11 +302,12 @@ void Core::Impl::on_relayed_grant(const msg::Grant& m) {
   const Slot slot = array == array_by_id.end() || !valid_block(m.block, array->second)
                         ? kNone
                         : find_copy(array->second, m.block.block, static_cast<std::uint16_t>(d));
-  const bool comes = slot != kNone && copies[slot].state == CopyState::kReceiving && copies[slot].begun;
+  const bool comes =
+      slot != kNone && copies[slot].state == CopyState::kReceiving && copies[slot].begun && m.in_parts;
   if (slot == kNone || !(comes || copies[slot].state == CopyState::kSealed) || !copies[slot].has_memory)
     return say(m.via, m.to, m.block, msg::RelayWord::kMissing, m.transfer);
   Copy& copy = copies[slot];
-  relaying.emplace(key, slot);
+  relaying[key] = {slot, comes ? copy.transfer : 0};
   ++copy.relayed;
   ++counts.relayed;
   refix(slot);
@@ -301,8 +318,10 @@ void Core::Impl::on_relayed_grant(const msg::Grant& m) {
 void Core::Impl::on_sent(const Sent& event) {
   const auto it = relaying.find({event.to, event.transfer});
   if (it == relaying.end()) return void(++counts.stale);
-  const Slot slot = it->second;
+  const auto [slot, follows] = it->second;
   relaying.erase(it);
+  if (const auto gone = abandoned.find(follows); gone != abandoned.end() && gone->second.over)
+    abandoned_over(follows);
   --copies[slot].relayed;
   refix(slot);
   DeviceState& device = devices[copies[slot].device];

@@ -352,6 +352,13 @@ TEST_CASE("a block in parts is passed on while it comes") {
     w.granted(9);
     CHECK(w.said(kB) == msg::RelayWord::kMissing);
   }
+  SUBCASE("though its owner is lost, and it comes all the same: memory stays while others are sent it") {
+    w.log({msg::PeerLost{kC, 1, {OpId{1}, OpId{2}, OpId{3}}}});
+    w.arrived(transfer);
+    CHECK(w.core->device_stats()[0].bytes_used == in_use);
+    w.step({Sent{kB, 7}});
+    CHECK(w.core->device_stats()[0].bytes_used < in_use);
+  }
   SUBCASE("though its owner is lost: memory stays until the transport lets go") {
     w.log({msg::PeerLost{kC, 1, {OpId{1}, OpId{2}, OpId{3}}}});
     CHECK(w.core->device_stats()[0].bytes_used == in_use);

@@ -86,8 +86,9 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
       d.end(error(Errc::kLaneDenied, "UCX does not do what it says: " + why.message));
   };
   callbacks.on_unreachable = [&d](WorkerId peer, const Error& why) { d.on_unreachable(peer, why); };
-  callbacks.on_broken = [](WorkerId peer, const Error& why) {
+  callbacks.on_broken = [&d](WorkerId peer, const Error& why) {
     daemon::log_debug("link to a peer broke", {{"id", peer.value}, {"why", to_string(why)}});
+    d.service_->link_broke(peer, why);
   };
   callbacks.on_back = [](WorkerId peer) {
     daemon::log_info("link to a peer made again", {{"id", peer.value}});

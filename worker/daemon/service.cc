@@ -42,6 +42,7 @@ void Daemon::Service::peer_lost(WorkerId peer) {
   workers_.erase(peer);
   lost_.insert(peer);
   exchange_->peer_lost(peer);
+  parts_.peer_broke(peer, error(Errc::kWorkerLost, "it is lost"));
 }
 
 void Daemon::Service::slab_added(DeviceId device, std::uint32_t slab, const device::Slab& memory) {

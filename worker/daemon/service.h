@@ -40,6 +40,7 @@ class Daemon::Service final : public DataService {
   void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes, device::Kind kind,
                bool in_parts) override;
   void disarm(WorkerId from, std::uint64_t transfer) override;
+  void link_broke(WorkerId peer, const Error& why) { parts_.peer_broke(peer, why); }
 
  private:
   // A block, or a part of one.

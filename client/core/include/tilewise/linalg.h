@@ -13,7 +13,14 @@
 #pragma once
 #include <tilewise/array.h>
 
+#include <concepts>
+
 namespace tilewise {
+
+namespace client {  // below; here so that `{}` in the place of rtol is none
+Array pinv(const Array& a, const Array& rtol);
+Array matrix_rank(const Array& a, const Array& rtol);
+}  // namespace client
 
 // ---- factorisations ----
 // L (lower) or U with L L^H = U^H U = a; n x n. Only the lower triangle of `a` is read. Of a cut matrix: tiles of the size of
@@ -61,9 +68,11 @@ LstsqResult lstsq(const Array& a, const Array& b);
 // Singular values up to rtol * the largest count as zero. rtol: max(m, n) * epsilon unless told; as an array one for each matrix
 // of the stack, or what broadcasts to that. The rank is int64.
 Array pinv(const Array& a, std::optional<double> rtol = {});
-Array pinv(const Array& a, const Array& rtol);
+template <std::same_as<Array> A> Array pinv(const Array& a, const A& rtol) { return client::pinv(a, rtol); }
 Array matrix_rank(const Array& a, std::optional<double> rtol = {});
-Array matrix_rank(const Array& a, const Array& rtol);
+template <std::same_as<Array> A> Array matrix_rank(const Array& a, const A& rtol) {
+  return client::matrix_rank(a, rtol);
+}
 
 struct SlogdetResult {
   Array sign, logabsdet;

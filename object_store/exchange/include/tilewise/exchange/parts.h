@@ -5,6 +5,7 @@
 #include <tilewise/exchange/exchange.h>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -37,13 +38,16 @@ class Parts {
   Parts& operator=(const Parts&) = delete;
 
   // As Exchange's, of a block that is sent in parts. `first`: one of them is here, the block is not. After one has failed the others are
-  // not awaited, and `done` comes when nothing of the block is under way: neither to its memory, nor from there to others.
+  // not awaited, and `done` comes when nothing of the block is under way: neither to its memory, nor from there to others. Where it ends
+  // well others may still be sent it: their own ends are told.
   void receive(WorkerId from, std::uint64_t transfer, std::byte* to, std::int64_t bytes, device::Kind kind,
                std::function<void()> first, Exchange::Done done, transfer::OnHeld held = {});
-  // `follows`: a receive from above, to the same memory: each part is sent when it is here. One that is over, or 0: all are here.
-  // Where that receive fails, the parts that have not come are not sent, and this ends with its error.
+  // `follows`: a receive from above, to the same memory: each part is sent when it is here. One that has ended well, or 0: all are here.
+  // Where that receive fails, or has just failed, the parts that have not come are not sent, and this ends with its error.
   void transmit(WorkerId to, std::uint64_t transfer, const std::byte* from, std::int64_t bytes,
                 device::Kind kind, std::uint64_t follows, Exchange::Done done);
+  // The link to it broke, or it is lost: what is sent to it ends, as soon as the parts under way have.
+  void peer_broke(WorkerId peer, const Error& why);
   // As Exchange's. False: there is no such receive in parts.
   bool disarm(WorkerId from, std::uint64_t transfer);
 
@@ -57,10 +61,15 @@ class Parts {
   void send(const std::shared_ptr<Outgoing>& out, std::int64_t part);
   void end_if_over(const std::shared_ptr<Outgoing>& out);
 
+  struct Failed {
+    std::uint64_t transfer = 0;
+    Error why;
+  };
   const Ways ways_;
   const TimeNs extend_each_;
   std::map<std::uint64_t, std::shared_ptr<Incoming>> incoming_;  // this process numbers them
   std::map<std::pair<WorkerId, std::uint64_t>, std::shared_ptr<Outgoing>> outgoing_;
+  std::deque<Failed> failed_;  // lately
 };
 
 }  // namespace tilewise::exchange

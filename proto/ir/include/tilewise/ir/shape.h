@@ -26,9 +26,15 @@ template <class T> class PerDim : public boost::container::static_vector<T, limi
   explicit PerDim(std::size_t dims) : Base(checked(dims)) {}
   PerDim(std::size_t dims, const T& value) : Base(checked(dims), value) {}
   PerDim(std::initializer_list<T> values) : PerDim(values.begin(), values.end()) {}
-  template <std::input_iterator It> PerDim(It first, It last) {
+  template <std::forward_iterator It> PerDim(It first, It last) { assign(first, last); }
+  template <std::forward_iterator It> void assign(It first, It last) {
     checked(static_cast<std::size_t>(std::distance(first, last)));
     Base::assign(first, last);
+  }
+  void assign(std::size_t dims, const T& value) { Base::assign(checked(dims), value); }
+  template <class... How>
+  void resize(std::size_t dims, How&&... how) {  // as Base's: a value, or default_init
+    Base::resize(checked(dims), std::forward<How>(how)...);
   }
   void push_back(const T& value) {
     checked(this->size() + 1);
@@ -42,7 +48,7 @@ template <class T> class PerDim : public boost::container::static_vector<T, limi
     checked(this->size() + 1);
     return Base::insert(at, value);
   }
-  template <class Place, std::input_iterator It> auto insert(Place at, It first, It last) {
+  template <class Place, std::forward_iterator It> auto insert(Place at, It first, It last) {
     checked(this->size() + static_cast<std::size_t>(std::distance(first, last)));
     return Base::insert(at, first, last);
   }

@@ -63,6 +63,8 @@ struct Offer {
       false;  // others are to get it from `to`: answered with a Relay, or with one when the bytes are there
   friend bool operator==(const Offer&, const Offer&) = default;
 };
+constexpr int kTransferBits = 44;  // of a transfer's number; those above number its parts (exchange/parts.h)
+
 // The receiver has memory: send the bytes over the copying lane, tagged with `transfer`.
 struct Grant {
   BlockRef block;
