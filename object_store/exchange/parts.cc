@@ -59,6 +59,10 @@ struct Parts::Incoming {
   std::vector<std::shared_ptr<Outgoing>> followers;
 };
 
+Parts::~Parts() {
+  for (const auto& [transfer, in] : incoming_) in->followers.clear();  // who follow hold it
+}
+
 // Those of a slow way stand behind each other for longer than a transfer by itself may.
 template <class Block> void Parts::extend(Block& block, WorkerId peer, bool sending) {
   const TimeNs now = monotonic_now();

@@ -34,6 +34,7 @@ class Parts {
   // `extend_each`: how often, at most, the others of a block are given more time when one has ended.
   explicit Parts(Ways ways, TimeNs extend_each = 5 * kSecond)
       : ways_(std::move(ways)), extend_each_(extend_each) {}
+  ~Parts();  // the transport has let go; what was under way is never told of
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
