@@ -36,7 +36,12 @@ Result<bool> Graph::place(Key key, const ir::DeviceHint& hint,
     const auto names = [&](const ir::DeviceHint& h) {
       std::string text;
       for (const DeviceId d : h.devices) text += (text.empty() ? "" : ", ") + name(d);
-      return "[" + text + "]";
+      text = "[" + text + "]";
+      // Of a mesh: the same devices in another way are another placement.
+      if (!h.parts.empty())
+        text += " in " + ir::to_string(ir::Shape(h.parts.begin(), h.parts.end())) + " parts";
+      if (h.copies > 1) text += ", " + std::to_string(h.copies) + " copies each";
+      return text;
     };
     return error(Errc::kPlacementConflict, "the array of shape " + ir::to_string(output(key).grid.shape()) +
                                                " is placed on " + names(n.op.hint) +
