@@ -197,7 +197,7 @@ TEST_CASE("two explicit placements conflict, and both are named") {
   CHECK(conflict.error().message.find("[w1/host:4]") != std::string::npos);
   CHECK(conflict.error().message.find("[w1/host:5, w1/host:6]") != std::string::npos);
   ir::DeviceHint tiled{{DeviceId(4)}};
-  tiled.parts.push_back(1, );
+  tiled.parts.push_back(1);
   CHECK(graph.place(x, tiled, name).error().message.find("[w1/host:4] in (1,) parts") != std::string::npos);
   const Key y = graph.add(fill());
   REQUIRE(graph.submit({.fetch = {y}}).has_value());
