@@ -182,12 +182,16 @@ void Parts::arrived(const std::shared_ptr<Incoming>& in, std::int64_t part, cons
   end_if_over(in);
 }
 
+void Parts::disarm_rest(const Incoming& in) {
+  for (std::int64_t part = 0; part < in.cut.count; ++part)
+    if (in.under_way[static_cast<std::size_t>(part)]) ways_.disarm(in.from, number_of(in.transfer, part));
+}
+
 // What has not come is not awaited, and not passed on.
 void Parts::fail(Incoming& in, const Error& why) {
   if (!in.so_far) return;
   in.so_far = why;
-  for (std::int64_t part = 0; part < in.cut.count; ++part)
-    if (in.under_way[static_cast<std::size_t>(part)]) ways_.disarm(in.from, number_of(in.transfer, part));
+  disarm_rest(in);
   for (const auto& out : in.followers)
     if (out->so_far) out->so_far = why;
   for (const auto& out : std::vector(in.followers)) end_if_over(out);
@@ -219,8 +223,7 @@ bool Parts::disarm(WorkerId from, std::uint64_t transfer) {
   const auto found = incoming_.find(transfer);
   if (found == incoming_.end() || found->second->from != from) return false;
   const std::shared_ptr<Incoming> in = found->second;
-  for (std::int64_t part = 0; part < in->cut.count; ++part)
-    if (in->under_way[static_cast<std::size_t>(part)]) ways_.disarm(from, number_of(transfer, part));
+  disarm_rest(*in);
   return true;
 }
 

@@ -1,5 +1,6 @@
 // Array programs on embedded clusters of every form against values computed here in plain loops.
 #include "clusters.h"
+#include "plain.h"
 
 #include <doctest/doctest.h>
 #include <atomic>
@@ -175,14 +176,6 @@ TEST_CASE("sessions, arrays and futures may outlive their cluster, and say so") 
   const std::vector<std::int64_t> mine{1, 2, 3};
   const Array lent = s.from_memory(mine, {3});
   cluster.reset();
-  const auto code_of = [](auto&& f) {
-    try {
-      f();
-    } catch (const ArrayError& e) {
-      return e.code();
-    }
-    return Errc::kOk;
-  };
   CHECK(code_of([&] { (void)x.get<std::int64_t>(); }) == Errc::kUnavailable);
   CHECK(code_of([&] { (void)s.zeros({2}).get<double>(); }) == Errc::kUnavailable);
   CHECK(code_of([&] { (void)(lent + 1).get<std::int64_t>(); }) == Errc::kUnavailable);

@@ -57,6 +57,7 @@ class Parts {
   struct Outgoing;
   template <class Block> void extend(Block& block, WorkerId peer, bool sending);
   void arrived(const std::shared_ptr<Incoming>& in, std::int64_t part, const Status& status, msg::Lane lane);
+  void disarm_rest(const Incoming& in);
   void fail(Incoming& in, const Error& why);
   void end_if_over(const std::shared_ptr<Incoming>& in);
   void send(const std::shared_ptr<Outgoing>& out, std::int64_t part);
