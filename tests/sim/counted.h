@@ -236,6 +236,8 @@ inline constexpr auto kCounted = std::to_array<std::string_view>({
     "slow links",
     "stale messages",
     "steps heard of together",
+    "steps of a worker of more than one event",
+    "steps of the scheduler of more than one event",
     "steps that failed of what a failed one had left",
     "steps that found a spoilt checkpoint",
     "stopped clients",

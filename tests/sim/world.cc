@@ -30,6 +30,7 @@ Knobs Knobs::from_seed(std::uint64_t seed) {
   k.add_hosts(seed);
   k.add_delays(seed);
   k.add_windows(seed);
+  k.add_turns(seed);
   Prng gpus(seed * 0x6B05 + 29);
   if (gpus.chance(0.4)) k.gpu_every = static_cast<int>(gpus.between(1, 2));
   if (gpus.chance(0.2)) k.classes = 2;
@@ -139,6 +140,7 @@ std::string Knobs::describe() const {
     << relinks << ", loss " << loss << ", slow links " << slow_links << ", slow devices " << slow_devices
     << ", failing slabs " << slab_fails << ", hosts " << hosts << ", trees from " << tree_bytes << " bytes"
     << ", in flight " << in_flight << ", of a peer " << in_flight_peer << ", not sent " << send_fails
+    << ", turns of up to " << turn_ns << " ns"
     << ", partitions " << partitions << ", cut off " << zombies << ", silence " << silence_ns
     << " ns, announces " << announces << ", moves " << moves << " every " << moves_every_ns << " ns, late "
     << late << ", silent for " << hush_ns << " ns, pauses " << pauses << ", one-way losses " << one_ways
@@ -332,15 +334,14 @@ World::Way World::way_of(scheduler::Conn conn) const {
   return {workers_[conn.value - 1]->welcome.you.value, kScheduler};
 }
 
-void World::reach_scheduler(scheduler::Conn from, const msg::Message& message) {
-  if (held_back(from, [this, from, message] { reach_scheduler(from, message); })) return;
-  step_scheduler({scheduler::Received{from, message}});
-}
-
-void World::step_scheduler(std::vector<scheduler::Event> events) {
+// With what it has heard before.
+void World::step_scheduler(std::vector<scheduler::Event> then) {
+  std::vector<scheduler::Event> events = std::exchange(scheduler_heard_, {});
+  std::ranges::move(then, std::back_inserter(events));
   if (stands_still(kScheduler, [this, events] { step_scheduler(events); })) return;
   if (down_) return postponed_.push_back(std::move(events));
   write_down(events);
+  outcome_.covered["steps of the scheduler of more than one event"] += events.size() > 1;
   std::vector<scheduler::Action> actions;
   for (const scheduler::Event& event : events) {
     if (const auto* received = std::get_if<scheduler::Received>(&event))

@@ -67,6 +67,7 @@ struct Knobs {
   int gpu_every = 0;                               // not 0: each of so many devices of a worker is a GPU
   int classes = 1;                                 // numeric classes, of which workers are in turn
   std::int64_t in_flight = 0, in_flight_peer = 0;  // worker::Options; 0: so much that it does not matter
+  TimeNs turn_ns = 0;     // what a process hears within up to so long is one step's; 0: each by itself
   double send_fails = 0;  // so often what was granted is not sent: half of those who do not send say so
   int hosts = 1;          // on which workers and clients are, in turn; nothing is mapped between them
   std::int64_t tree_bytes = 64 << 10;  // larger blocks go as trees between hosts ...
@@ -171,6 +172,7 @@ struct Knobs {
   void add_neighbours(Prng& p);  // to devices that spill
   void add_hosts(std::uint64_t seed);
   void add_windows(std::uint64_t seed);
+  void add_turns(std::uint64_t seed);
 };
 
 struct Outcome {
@@ -206,7 +208,7 @@ class World {
   // scheduler side
   void to_scheduler(scheduler::Conn from, msg::Message message, bool ordered);
   void reach_scheduler(scheduler::Conn from, const msg::Message& message);
-  void step_scheduler(std::vector<scheduler::Event> events);
+  void step_scheduler(std::vector<scheduler::Event> then);
   // Of messages on a way, in the order in which they were sent: those that others overtook are counted. Duplicates are not asked.
   struct Order {
     std::uint64_t sent = 0, latest = 0;
@@ -335,7 +337,8 @@ class World {
   // workers
   void start_worker(int index);
   void deliver_worker(int index, worker::Event event);
-  void step_worker(int index, std::vector<worker::Event>& events);
+  void step_worker(int index, std::vector<worker::Event> then = {});
+  void take_turn(int index);
   void perform(int index, worker::Actions& actions);
   void peer_send(WorkerId from, WorkerId to, msg::PeerBatch batch);
   void deliver_peer(WorkerId from, WorkerId to, msg::PeerBatch batch);
@@ -350,6 +353,7 @@ class World {
   bool first_part(int index, const worker::Transmit& transmit);
   bool still_comes(int index, const worker::Transmit& transmit);
   void receive_failed(int index, worker::TransferDone done);
+  void not_passed_on(int index, const worker::Transmit& transmit);
   void disarm(int index, const worker::Disarm& disarm);
   bool fails_to_send(int index, const worker::Transmit& transmit);
   void check_in_flight(const Worker& worker);
@@ -508,6 +512,7 @@ class World {
   std::set<GraphId> failed_graphs_;                    // a step of theirs was made to fail
   std::set<std::pair<std::uint64_t, std::int64_t>> blamed_;  // what was running at a death
   std::vector<std::vector<scheduler::Event>> postponed_;
+  std::vector<scheduler::Event> scheduler_heard_;  // in its turn that has not come yet
 };
 
 }  // namespace tilewise::sim

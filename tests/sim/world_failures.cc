@@ -70,7 +70,7 @@ void World::say(int index, const worker::StreamCompleted& completed,
     std::vector<worker::Event> events;
     if (failure) events.push_back(std::move(*failure));
     events.push_back(completed);
-    return step_worker(index, events);
+    return step_worker(index, std::move(events));
   }
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
   Worker::Unheard& unheard = worker.unheard[completed.device];
@@ -110,7 +110,7 @@ void World::listen(int index, std::uint16_t device) {
   outcome_.covered["steps heard of together"] += unheard.seen.size() > 1;
   if (!unheard.completions.empty())
     at(prng_.between(0, knobs_.unheard_ns), [this, index, device] { look(index, device); });
-  step_worker(index, events);
+  step_worker(index, std::move(events));
 }
 
 }  // namespace tilewise::sim

@@ -28,7 +28,8 @@ struct World::Worker {
   scheduler::Conn conn;
   msg::Welcome welcome;
   std::unique_ptr<worker::Core> core;
-  std::vector<msg::Log> early;  // before the welcome was read
+  std::vector<msg::Log> early;       // before the welcome was read
+  std::vector<worker::Event> heard;  // in its turn that has not come yet
   bool alive = true;
   bool cut_off = false, declared_lost = false;  // it lives, and the scheduler does not hear it; and knows
   std::int64_t crawls = 1;                      // its steps take so many times as long
@@ -51,6 +52,7 @@ struct World::Worker {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::map<std::int64_t, Cell>>
       memory;                                                      // (device, slab) -> offset
   std::map<std::uint64_t, worker::Receive> armed;                  // transfer -> where
+  std::set<std::uint64_t> failed_receives;                         // by transfer
   std::vector<worker::Transmit> telling;                           // under way, to be told of their ends
   std::set<WorkerId> lost;                                         // nothing goes to them any more
   std::set<WorkerId> ready;                                        // links to them have been up

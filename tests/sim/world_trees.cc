@@ -65,7 +65,11 @@ bool World::still_comes(int index, const worker::Transmit& transmit) {
   const bool told = std::any_of(worker.telling.begin(), worker.telling.end(), [&](const auto& t) {
     return t.to == transmit.to && t.transfer == transmit.transfer;
   });
-  if (!worker.alive || !told) return true;  // it has ended
+  if (!worker.alive || !told) return true;                  // it has ended
+  if (worker.failed_receives.contains(transmit.follows)) {  // before the core asked for this
+    not_passed_on(index, transmit);
+    return true;
+  }
   const Cell* source = cell_at(transmit.from);
   if (source != nullptr && source->complete) {
     ++outcome_.covered["parts passed on"];
@@ -75,15 +79,18 @@ bool World::still_comes(int index, const worker::Transmit& transmit) {
   return true;
 }
 
+void World::not_passed_on(int index, const worker::Transmit& transmit) {
+  ++outcome_.covered["parts that did not come to be passed on"];
+  deliver_worker(index, worker::NotSent{transmit.block, transmit.sender, transmit.reader, transmit.transfer});
+  sent(index, transmit);
+}
+
 // What follows it has ended before.
 void World::receive_failed(int index, worker::TransferDone done) {
-  const Worker& worker = *workers_[static_cast<std::size_t>(index)];
-  for (const worker::Transmit& t : std::vector<worker::Transmit>(worker.telling)) {
-    if (t.follows != done.transfer) continue;
-    ++outcome_.covered["parts that did not come to be passed on"];
-    deliver_worker(index, worker::NotSent{t.block, t.sender, t.reader, t.transfer});
-    sent(index, t);
-  }
+  Worker& worker = *workers_[static_cast<std::size_t>(index)];
+  worker.failed_receives.insert(done.transfer);
+  for (const worker::Transmit& t : std::vector<worker::Transmit>(worker.telling))
+    if (t.follows == done.transfer) not_passed_on(index, t);
   deliver_worker(index, std::move(done));
 }
 

@@ -90,19 +90,13 @@ void World::start_worker(int index) {
   at(knobs_.max_delay_ns * 3, [flush] { flush(flush); });
 }
 
-void World::deliver_worker(int index, worker::Event event) {
-  Worker& worker = *workers_[static_cast<std::size_t>(index)];
-  if (!worker.alive || worker.core == nullptr) return;
-  if (stands_still(worker.welcome.you.value, [this, index, event] { deliver_worker(index, event); })) return;
-  if (ends_fenced(index)) return;
-  std::vector<worker::Event> events;
-  events.push_back(std::move(event));
-  step_worker(index, events);
-}
-
-void World::step_worker(int index, std::vector<worker::Event>& events) {
+// With what it has heard before.
+void World::step_worker(int index, std::vector<worker::Event> then) {
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
   note_spared(index);
+  std::vector<worker::Event> events = std::exchange(worker.heard, {});
+  std::ranges::move(then, std::back_inserter(events));
+  outcome_.covered["steps of a worker of more than one event"] += events.size() > 1;
   worker::Actions actions;
   worker.core->step(events, now_, actions);
   worker.core->check_invariants();
@@ -124,8 +118,7 @@ void World::arm_timer(int index) {
     if (!w.alive) return;
     if (stands_still(w.welcome.you.value, [self] { self(self); })) return;
     w.timer = kNoTimer;
-    std::vector<worker::Event> none;
-    step_worker(index, none);
+    step_worker(index);
   };
   at(due - now_, [beat] { beat(beat); });
 }
