@@ -33,6 +33,14 @@ inline ir::OperandMap swept_map(int rank, int axis) {
 constexpr std::int64_t kDefaultBlockBytes = std::int64_t{8} << 20;  // as ir's default grids have it
 inline std::int64_t block_volume(const Grid& grid) { return ir::volume(grid.max_block_shape()); }
 
+// Those of what is computed from it one by one: a broadcast view's own blocks may be as large as it is.
+inline Grid computed_cuts(const Array& x) {
+  const ir::Source source = Access::source(x);
+  return value_or_throw(
+             infer_map(std::span(&source, 1), [](ir::TapeBuilder&, auto loaded) { return loaded[0]; }))
+      .op->space;
+}
+
 // Uniform cuts as the user gave them; nothing: the default.
 inline std::optional<Grid> grid_of(const Shape& shape, const Shape& block) {
   if (block.empty()) return std::nullopt;

@@ -27,12 +27,13 @@ Array indices_of(const Array& indices, const char* function) {
 // x's cuts with those of `along` in the axis' place, cut finer there, the first ones first, where blocks would be larger than both
 // the default and x's own.
 Grid replaced_axis(const Array& x, int axis, const Grid& along) {
-  const std::vector<ir::DimGrid> own = x.grid().dims();
+  const Grid cuts = client::computed_cuts(x);
+  const std::vector<ir::DimGrid>& own = cuts.dims();
   std::int64_t others = 1;
   for (int d = 0; d < x.rank(); ++d)
     if (d != axis) others *= std::max<std::int64_t>(1, own[static_cast<std::size_t>(d)].max_size());
   const std::int64_t most =
-      std::max(kDefaultBlockBytes / static_cast<std::int64_t>(size_of(x.dtype())), block_volume(x.grid()));
+      std::max(kDefaultBlockBytes / static_cast<std::int64_t>(size_of(x.dtype())), block_volume(cuts));
   std::int64_t room = std::max<std::int64_t>(1, most / others);
   std::vector<ir::DimGrid> dims = along.dims();
   for (std::size_t d = dims.size(); d-- > 0;) {
@@ -48,6 +49,18 @@ Grid replaced_axis(const Array& x, int axis, const Grid& along) {
   return grid;
 }
 
+// A sweep of more steps puts the indices in order first, rather than look at all of them in each.
+constexpr std::int64_t kFewSteps = 3;
+
+// Blocks of one element along all dimensions but `axis`, as many as there are in the grid.
+Grid one_a_line(const Grid& grid, int axis) {
+  std::vector<ir::DimGrid> dims = grid.dims();
+  for (std::size_t d = 0; d < dims.size(); ++d)
+    if (static_cast<int>(d) != axis)
+      dims[d] = client::value_or_throw(ir::DimGrid::uniform(dims[d].count(), 1));
+  return Grid(std::move(dims));
+}
+
 }  // namespace
 
 Array take(const Array& x, const Array& indices, std::optional<int> axis) {
@@ -59,7 +72,7 @@ Array take(const Array& x, const Array& indices, std::optional<int> axis) {
                std::to_string(limits::kMaxRank) + " dimensions",
            x);
   const Array index = indices_of(indices, "take");
-  const Grid grid = replaced_axis(x, along, index.grid());
+  const Grid grid = replaced_axis(x, along, client::computed_cuts(index));
   const auto kernel = client::builtin_kernel(ir::builtin::Take{along, extent(x, along)},
                                              4.0 * static_cast<double>(block_volume(grid)));
   // Dimensions of the indices are the result's from the axis on; x's behind the axis are shifted.
@@ -71,7 +84,10 @@ Array take(const Array& x, const Array& indices, std::optional<int> axis) {
     from[i].dim = static_cast<std::int8_t>(d - 1 + index.rank());
   }
   const Array arrays[] = {index, x};
-  return map_blocks(kernel, arrays, {at, from}, {{x.dtype(), grid}}).front();
+  std::vector<OutputLike> outputs = {{x.dtype(), grid}};
+  if (index.rank() == 1 && x.grid().dim(along).count() > kFewSteps)
+    outputs.push_back({DType::kInt64, one_a_line(grid, along)});
+  return map_blocks(kernel, arrays, {at, from}, outputs).front();
 }
 
 Array take_along_axis(const Array& x, const Array& indices, int axis) {
@@ -91,7 +107,7 @@ Array take_along_axis(const Array& x, const Array& indices, int axis) {
   shape_i[at] = indices.shape()[at];
   const Array from = x.broadcast_to(shape_x);
   const Array index = indices_of(indices, "take_along_axis").broadcast_to(shape_i);
-  const Grid grid = replaced_axis(from, along, Grid({index.grid().dim(along)}));
+  const Grid grid = replaced_axis(from, along, Grid({client::computed_cuts(index).dim(along)}));
   const auto kernel = client::builtin_kernel(ir::builtin::TakeAlong{along, extent(x, along)},
                                              4.0 * static_cast<double>(block_volume(grid)));
   const Array arrays[] = {index, from};
@@ -108,7 +124,7 @@ Array put(const Array& x, const Array& indices, const Array& values, std::option
   shape[static_cast<std::size_t>(along)] = indices.size();
   const Array index = indices_of(indices, "put");
   const Array value = values.astype(x.dtype()).broadcast_to(shape);
-  const Grid grid = x.grid();
+  const Grid grid = client::computed_cuts(x);
   const auto kernel = client::builtin_kernel(ir::builtin::Put{along, extent(x, along)},
                                              4.0 * static_cast<double>(block_volume(grid)));
   const Array arrays[] = {x, index, value};
@@ -172,7 +188,7 @@ Array searchsorted(const Array& x1, const Array& x2, std::string_view side, cons
   if (is_complex(common)) refuse(Errc::kInvalidArgument, "searchsorted: complex numbers have no order", x2);
   if (ir::is_half(common)) common = DType::kFloat32;
   const Array arrays[] = {x2.astype(common), x1.astype(common)};
-  const Grid grid = x2.grid();
+  const Grid grid = client::computed_cuts(x2);
   const auto kernel = client::builtin_kernel(ir::builtin::SearchSorted{side == "right"},
                                              64.0 * static_cast<double>(block_volume(grid)));
   return map_blocks(kernel, arrays, {client::span_map(x2.rank()), client::swept_map(1, 0)},

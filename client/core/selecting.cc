@@ -25,7 +25,7 @@ struct Selection {
 // `given` is a vector of bool. `beside` are computed and kept with it, for they will be asked next: views are replaced by
 // what they show, and all, the mask too, are cut along dimension 0 as the first of them is.
 Selection choose(const Array& given, std::span<Array> beside) {
-  ir::DimGrid along = (beside.empty() ? given : beside[0]).grid().dim(0);
+  ir::DimGrid along = client::computed_cuts(beside.empty() ? given : beside[0]).dim(0);
   // Positions are larger than what a mask is made of.
   if (beside.empty() && along.max_size() > kDefaultBlockBytes / 8)
     along = client::value_or_throw(ir::DimGrid::uniform(along.extent(), kDefaultBlockBytes / 8));
@@ -34,7 +34,7 @@ Selection choose(const Array& given, std::span<Array> beside) {
     along = client::value_or_throw(
         ir::DimGrid::uniform(along.extent(), ir::ceil_div(along.extent(), limits::kMaxExplicitCuts)));
   const auto cut = [&](const Array& a) {
-    std::vector<ir::DimGrid> dims = a.grid().dims();
+    std::vector<ir::DimGrid> dims = client::computed_cuts(a).dims();
     dims[0] = along;
     return Access::plain(Access::record(a, infer_reblock(Access::source(a), Grid(std::move(dims)))));
   };
@@ -124,16 +124,16 @@ Array boolean_index(const Array& x, const Array& mask) {
 std::vector<Array> nonzero(const Array& x) {
   if (x.rank() == 0) refuse(Errc::kInvalidArgument, "nonzero wants a dimension or more", x);
   const Array at = positions(choose(flat(x.dtype() == DType::kBool ? x : x != 0), {}));
+  if (x.size() == 0) return std::vector<Array>(static_cast<std::size_t>(x.rank()), at);
   std::vector<Array> out;
+  Array rest = at;  // within the dimensions from d on
   std::int64_t behind = x.size();
-  for (int d = 0; d < x.rank(); ++d) {
-    const std::int64_t n = client::extent(x, d);
-    behind = n == 0 ? 0 : behind / n;
-    // Of nothing there are no positions, and nothing to divide by.
-    Array index = x.rank() == 1 || behind == 0 ? at : floor_divide(at, behind);
-    if (d > 0 && n > 0) index = index % n;
-    out.push_back(index);
+  for (int d = 0; d + 1 < x.rank(); ++d) {
+    behind /= client::extent(x, d);
+    out.push_back(behind == 1 ? rest : floor_divide(rest, behind));
+    rest = rest - out.back() * behind;
   }
+  out.push_back(rest);
   return out;
 }
 

@@ -26,13 +26,16 @@ constexpr std::int64_t kLargestBytes = std::int64_t{64} << 20;
 // A call reads at most so many listed blocks (kernel.h), and where lists are long a map says less.
 constexpr std::int64_t kMostListed = 64, kMostReferences = 65'536;
 constexpr std::int64_t kManyColumns = 128;  // from here on it pays to put each in order first
+// By comparisons an element; of those that most selections pass over.
+constexpr double kSortFlops = 200, kSelectFlops = 10;
+constexpr std::int64_t kMostOfBlock = 8;  // more of it are found by sorting all
 // A block has at least so many times n * n elements: what windows overlap is 3 * card * n * n of them at most.
 constexpr std::int64_t kOfSquare = 16;
 
 // Blocks of one length along the axis, but for the last: x's own, several together where there are many or they are short. Finer
 // ones where numbers of 8 bytes an element would be larger than both a default block and x's own, unless they are short then.
 Grid evenly_cut(const Array& x, int axis, bool numbered) {
-  Grid grid = x.grid();
+  Grid grid = client::computed_cuts(x);
   const ir::DimGrid& dim = grid.dim(axis);
   const std::int64_t n = dim.extent(), own = std::max<std::int64_t>(1, dim.max_size());
   const std::int64_t bytes = block_volume(grid) * static_cast<std::int64_t>(size_of(x.dtype()));
@@ -257,8 +260,7 @@ class Exchange {
   ir::builtin::RankWindows windows_;
 };
 
-Lines sort_lines(const Array& given, const Array& given_numbers, int axis, bool descending, bool numbered,
-                 std::optional<std::int64_t> keep = {});
+Lines sort_lines(const Array& given, const Array& given_numbers, int axis, bool descending, bool numbered);
 
 // Of arrays that have no dimension to spare: as a matrix of their lines.
 Lines sort_matrix(const Lines& in, int axis, bool descending, bool numbered) {
@@ -270,38 +272,61 @@ Lines sort_matrix(const Lines& in, int axis, bool descending, bool numbered) {
   return out;
 }
 
-// Lines in order, each shortened to `keep` elements a block at first where that is given; with `numbered` their numbers:
-// `numbers`, or their positions.
-Lines sort_lines(const Array& given, const Array& given_numbers, int axis, bool descending, bool numbered,
-                 std::optional<std::int64_t> keep) {
-  check_order(given);
-  const Grid even = evenly_cut(given, axis, numbered);
-  Lines in = {given};
-  if (given_numbers) in.push_back(given_numbers);
-  std::vector<ir::DimGrid> dims = even.dims();
-  if (!keep && dims[static_cast<std::size_t>(axis)].count() > 1) {
-    if (given.rank() == limits::kMaxRank) return sort_matrix(in, axis, descending, numbered);
-    return Exchange(even, axis, descending).run(in, numbered);
-  }
-  for (Array& a : in) a = recut(a, even);
-  if (keep) {
-    const ir::DimGrid& full = dims[static_cast<std::size_t>(axis)];
+// Each block's part of a line in order, by itself, and what comes behind the first `keep` of it left out.
+Lines sort_blocks(const Lines& in, const Grid& space, int axis, bool descending, bool numbered,
+                  std::int64_t keep, double flops_each) {
+  std::vector<ir::DimGrid> dims = space.dims();
+  const ir::DimGrid& full = dims[static_cast<std::size_t>(axis)];
+  if (keep < full.max_size()) {
     std::vector<std::int64_t> starts;
     std::int64_t total = 0;
     for (std::int64_t i = 0; i < full.count(); ++i) {
       starts.push_back(total);
-      total += std::min(*keep, full.size(i));
+      total += std::min(keep, full.size(i));
     }
     dims[static_cast<std::size_t>(axis)] =
         client::value_or_throw(ir::DimGrid::cuts(total, std::move(starts)));
   }
   const Grid grid(dims);
-  std::vector<OutputLike> outputs = {{given.dtype(), grid}};
+  std::vector<OutputLike> outputs = {{in[0].dtype(), grid}};
   if (numbered) outputs.push_back({DType::kInt64, grid});
   return client::map_space(client::builtin_kernel(ir::builtin::SortBlock{axis, descending},
-                                                  200 * static_cast<double>(block_volume(even))),
-                           in, std::vector<ir::OperandMap>(in.size(), client::span_map(given.rank())), even,
+                                                  flops_each * static_cast<double>(block_volume(space))),
+                           in, std::vector<ir::OperandMap>(in.size(), client::span_map(in[0].rank())), space,
                            outputs);
+}
+
+// Lines in order; with `numbered` their numbers: `numbers`, or their positions.
+Lines sort_lines(const Array& given, const Array& given_numbers, int axis, bool descending, bool numbered) {
+  check_order(given);
+  const Grid even = evenly_cut(given, axis, numbered);
+  Lines in = {given};
+  if (given_numbers) in.push_back(given_numbers);
+  if (const ir::DimGrid& dim = even.dim(axis); dim.count() > 1) {
+    if (given.rank() == limits::kMaxRank) return sort_matrix(in, axis, descending, numbered);
+    return Exchange(even, axis, descending).run(in, numbered);
+  }
+  for (Array& a : in) a = recut(a, even);
+  return sort_blocks(in, even, axis, descending, numbered, even.dim(axis).extent(), kSortFlops);
+}
+
+// The first `keep` of each line in order, and their numbers: of each block, then of several of these together, and so on. Few beside the
+// lines of a block.
+Lines best_of(const Array& x, int axis, bool descending, std::int64_t keep) {
+  Lines best = {x};
+  Grid cuts = client::computed_cuts(x);
+  for (;;) {
+    best = sort_blocks(best, cuts, axis, descending, true, keep, kSelectFlops);
+    cuts = best[0].grid();
+    if (cuts.dim(axis).count() <= 1) return best;
+    std::vector<ir::DimGrid> dims = cuts.dims();
+    ir::DimGrid& dim = dims[static_cast<std::size_t>(axis)];
+    const std::int64_t beside = std::max<std::int64_t>(1, block_volume(cuts) / dim.max_size()),
+                       wanted = std::max(2 * keep, client::kDefaultBlockBytes / 8 / beside);
+    dim = client::value_or_throw(ir::DimGrid::uniform(dim.extent(), std::min(dim.extent(), wanted)));
+    cuts = Grid(std::move(dims));
+    for (Array& a : best) a = recut(a, cuts);
+  }
 }
 
 }  // namespace
@@ -332,9 +357,9 @@ TopK topk(const Array& x, std::int64_t k, int axis, bool largest) {
     const Array none = x.slice(along, 0, 0);
     return {none, none.astype(DType::kInt64)};
   }
-  // The best of each block, then the best of these.
-  Lines best = sort_lines(x, {}, along, largest, true, k);
-  best = sort_lines(best[0], best[1], along, largest, true);
+  const ir::DimGrid dim = client::computed_cuts(x).dim(along);
+  const bool few = k <= dim.max_size() / kMostOfBlock && dim.count() <= limits::kMaxExplicitCuts;
+  const Lines best = few ? best_of(x, along, largest, k) : sort_lines(x, {}, along, largest, true);
   return {best[0].slice(along, 0, k), best[1].slice(along, 0, k)};
 }
 

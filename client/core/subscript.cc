@@ -54,11 +54,7 @@ void check(const Array& x, int axis, std::size_t number, const IndexTerm& term) 
 // Indices of x's axis, counted from 0; one out of bounds fails whoever computes them.
 Array wrapped(const Array& indices, const Array& x, int axis) {
   const Array wide = client::as_positions(indices);
-  // Cut as any result that is computed from it: a broadcast view's own blocks may be as large as it is.
-  const ir::Source source = Access::source(wide);
-  const Grid grid = client::value_or_throw(infer_map(std::span(&source, 1), [](ir::TapeBuilder&, auto v) {
-                      return v[0];
-                    })).op->space;
+  const Grid grid = client::computed_cuts(wide);
   const auto kernel = client::builtin_kernel(ir::builtin::WrapIndex{axis, extent(x, axis)},
                                              2.0 * static_cast<double>(client::block_volume(grid)));
   return map_blocks(kernel, std::span(&wide, 1), {client::span_map(wide.rank())}, {{DType::kInt64, grid}})
@@ -154,6 +150,12 @@ Subscript subscript(const Array& x, std::span<const IndexTerm> terms) {
   Shape common;
   for (const auto& [at, indices] : given)
     common = client::value_or_throw(ir::broadcast(common, indices.shape()));
+  // take() and put() look at the indices of one axis themselves, where they do anything, and name that axis.
+  if (given.size() == 1 && out.picked.front() == given.front().first && x.size() > 0 &&
+      (given.front().second.rank() == 1 || out.picked.front() == 0)) {
+    out.indices.push_back(client::as_positions(given.front().second));
+    return out;
+  }
   for (const auto& [at, indices] : given) out.indices.push_back(wrapped(indices, x, at));
   return out;
 }

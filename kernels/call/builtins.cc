@@ -67,7 +67,7 @@ constexpr Builtin kKernels[] = {
     {{"tilewise.noop", noop, nullptr, -1, -1, nullptr}, nullptr},
     {{"tilewise.zero", zero, nullptr, -1, -1, nullptr}, nullptr},
     {{"tilewise.compute", compute, nullptr, -1, -1, nullptr}, nullptr},
-    {{name_of<Take>(), index::take, nullptr, 2, 1, nullptr}, index::reference::take},
+    {{name_of<Take>(), index::take, nullptr, 2, -1, nullptr}, index::reference::take},
     {{name_of<TakeAlong>(), index::take_along_axis, nullptr, 2, 1, nullptr},
      index::reference::take_along_axis},
     {{name_of<WrapIndex>(), index::wrap_index, nullptr, 1, 1, nullptr}, index::reference::wrap_index},

@@ -67,7 +67,7 @@ void takes(const Subject& subject) {
     const std::size_t axis = prng.below(shape.size());
     const std::int64_t lo = prng.between(0, 5), extent = lo + shape[axis] + prng.between(0, 5);
     ir::Shape out = shape;
-    out[axis] = prng.between(0, 40);
+    out[axis] = ir::volume(shape) < 50 && prng.chance(0.5) ? prng.between(1000, 2100) : prng.between(0, 40);
     const bool own = prng.chance(0.5);  // each line its indices
     const Array at = indices(prng, own ? out : ir::Shape{out[axis]}, extent);
     const auto axis64 = static_cast<std::int64_t>(axis);
@@ -81,6 +81,47 @@ void takes(const Subject& subject) {
     step.steps = 2;
     if (prng.chance(0.05)) step.inputs[1].absent = true;
     compare(subject, step, text(own ? "take_along_axis" : "take", t, shape, axis));
+  }
+}
+
+// All steps of a sweep, some with a second result for what they keep of the indices: of it nothing is promised.
+void swept_takes(const Subject& subject) {
+  Prng prng(subject.seed + 58);
+  for (int round = 0; round < 80; ++round) {
+    const DType t = any_dtype(prng);
+    const std::int64_t counts[] = {0, 40, 1023, 1024, 1025, 2000, 3000};
+    const std::int64_t count = counts[prng.below(std::size(counts))], steps = prng.between(1, 6);
+    ir::Shape shape = some_shape(prng, 8);
+    const std::size_t axis = prng.below(shape.size());
+    const std::int64_t each = prng.chance(0.3) ? prng.between(0, 9) : prng.between(300, 900);
+    shape[axis] = each;
+    ir::Shape out = shape, kept(shape.size(), 1);
+    out[axis] = kept[axis] = count;
+    const std::int64_t extent = std::max<std::int64_t>(1, each * steps);
+    const auto axis64 = static_cast<std::int64_t>(axis);
+    const bool own = prng.chance(0.3), keeps = !own && prng.chance(0.7);
+    const Array at = indices(prng, own ? out : ir::Shape{count}, extent);
+    std::vector<Array> outputs = {result(t, out)};
+    if (keeps) outputs.push_back(result(DType::kInt64, kept));
+    Step step =
+        own ? call_step(ir::builtin::TakeAlong{axis64, extent}, out, {at, filled(prng, t, shape)}, outputs)
+            : call_step(ir::builtin::Take{axis64, extent}, out, {at, filled(prng, t, shape)}, outputs);
+    step.steps = steps;
+    Step want = step;
+    for (step.step = 0; step.step < steps; ++step.step) {
+      want.step = step.step;
+      want.inputs[1] = step.inputs[1];
+      want.input_boxes = step.input_boxes;
+      run(subject, step);
+      run_reference(want);
+      step.input_boxes[1].lo[axis] += each;
+      step.input_boxes[1].hi[axis] += each;
+      step.inputs[1] = filled(prng, t, shape);  // other blocks are elsewhere
+    }
+    check_same(step.outputs[0], want.outputs[0],
+               text(std::string(own ? "take_along_axis" : "take") + (keeps ? " with parts" : "") + ", " +
+                        std::to_string(steps) + " steps of",
+                    t, shape, axis));
   }
 }
 
@@ -141,7 +182,8 @@ void writes(const Subject& subject) {
 
 void selections(const Subject& subject) {
   Prng prng(subject.seed + 52);
-  for (const std::int64_t n : {0, 1, 2, 255, 256, 257, 2047, 2048, 2049, 5000, 40'000}) {
+  for (const std::int64_t n :
+       {0, 1, 2, 7, 8, 9, 255, 256, 257, 1023, 1024, 1025, 2047, 2048, 2049, 5000, 40'000}) {
     for (const double chance : {0.0, 0.03, 0.5, 1.0}) {
       Array mask = random_layout(prng, DType::kBool, {n}, prng.chance(0.5));
       std::int64_t count = 0;
@@ -167,6 +209,7 @@ void selections(const Subject& subject) {
 
 void conform_indices(const Subject& subject) {
   takes(subject);
+  swept_takes(subject);
   grid_takes(subject);
   writes(subject);
   selections(subject);

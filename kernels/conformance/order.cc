@@ -51,11 +51,20 @@ void sorts(const Subject& subject) {
     const bool numbered = prng.chance(0.6), listed = numbered && prng.chance(0.5),
                descending = prng.chance(0.5);
     ir::Shape kept = shape;
-    if (prng.chance(0.3)) kept[axis] = prng.between(1, n);
-    std::vector<Array> inputs = {with_ties(prng, t, shape)}, outputs = {result(t, kept)};
-    if (listed) {
-      inputs.push_back(some_numbers(shape, 0));
+    if (prng.chance(0.5)) {  // on both sides of the part below which they are selected
+      kept[axis] = prng.chance(0.5)   ? prng.between(1, n)
+                   : prng.chance(0.5) ? std::min(n, prng.between(1, 20))
+                                      : std::clamp<std::int64_t>(n / 8 + prng.between(-1, 1), 1, n);
     }
+    std::vector<Array> inputs = {with_ties(prng, t, shape)}, outputs = {result(t, kept)};
+    if (prng.chance(0.2)) {  // in order
+      const bool up = prng.chance(0.5);
+      for (std::int64_t e = 0; e < inputs[0].volume(); ++e) {
+        const std::int64_t value = up ? e / 50 : -e / 50;
+        inputs[0].set(e, static_cast<double>(value), value);
+      }
+    }
+    if (listed) inputs.push_back(some_numbers(shape, 0));
     if (numbered) outputs.push_back(result(DType::kInt64, kept));
     Step step = call_step(ir::builtin::SortBlock{static_cast<std::int64_t>(axis), descending}, shape, inputs,
                           outputs);

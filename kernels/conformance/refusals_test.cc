@@ -140,6 +140,13 @@ TEST_CASE("operands that do not fit are refused, by the host and the reference a
           "wants a vector of bool, and an array that is as long");
   refused(call_step(SearchSorted{}, {5}, {line, listed({1})}, {result(DType::kInt64, {5})}),
           "wants a sorted vector and values of one dtype");
+  refused(call_step(SearchSorted{}, {5}, {line, line}, {result(DType::kInt8, {5})}), "gives int64");
+  refused(call_step(Take{0, 4}, {2, 5}, {at, x},
+                    {result(DType::kFloat64, {2, 5}), result(DType::kInt64, {3, 1})}),
+          "keeps indices of one dimension, as int64");
+  refused(call_step(Take{0, 4}, {2, 5}, {at, x},
+                    {result(DType::kFloat64, {2, 5}), result(DType::kInt32, {2, 1})}),
+          "keeps indices of one dimension, as int64");
   refused(call_step(SearchSorted{}, {5}, {half, half}, {result(DType::kInt64, {5})}),
           "dtype 11 has no order");
   refused(call_step(SortBlock{0}, {5}, {half}, {result(DType::kFloat16, {5})}), "dtype 11 has no order");

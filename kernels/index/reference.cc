@@ -67,6 +67,9 @@ int take(const tilewise_call_v1* call) {
     return refuse(call, kFailed, "wants int64 indices, one a result along the dimensions from %d on",
                   static_cast<int>(p.axis));
   if (index.data == nullptr || ir::volume(extents(index)) == 0) return 0;
+  if (call->output_count > 1 && (dims != 1 || call->outputs[1].dtype != TILEWISE_INT64 ||
+                                 ir::volume(extents(call->outputs[1])) != index.shape[0]))
+    return refuse(call, kFailed, "keeps indices of one dimension, as int64");
   if (x.data != nullptr && (x.dtype != out.dtype || x.rank != out.rank - dims + 1 ||
                             without(extents(x), p.axis, 1) != without(wanted, p.axis, dims)))
     return refuse(call, kFailed, "the array and the result differ in dtype or extents");
@@ -163,11 +166,11 @@ int searchsorted(const tilewise_call_v1* call) {
   ir::builtin::SearchSorted p;
   if (!read_params(call, p)) return kFailed;
   const tilewise_view_v1 &v = call->inputs[0], &sorted = call->inputs[1], &out = call->outputs[0];
+  if (out.dtype != TILEWISE_INT64) return refuse(call, kFailed, "gives int64");
   if (call->step == 0)
     for_each(extents(out), [&](const ir::Index& at) { element<std::int64_t>(out, at) = 0; });
   if (v.data == nullptr || sorted.data == nullptr) return 0;
-  if (out.dtype != TILEWISE_INT64 || sorted.rank != 1 || sorted.dtype != v.dtype ||
-      extents(v) != extents(out))
+  if (sorted.rank != 1 || sorted.dtype != v.dtype || extents(v) != extents(out))
     return refuse(call, kFailed, "wants a sorted vector and values of one dtype");
   const bool known =
       with_comparable(v.dtype, [&]<class T>(T) { count_before<T>(v, sorted, out, p.right != 0); });

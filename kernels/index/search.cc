@@ -32,10 +32,10 @@ int searchsorted(const tilewise_call_v1* call) {
   if (!read_params(call, p)) return kFailed;
   const tilewise_view_v1 &v = call->inputs[0], &sorted = call->inputs[1], &out = call->outputs[0];
   auto* counts = static_cast<std::int64_t*>(out.data);
+  if (out.dtype != TILEWISE_INT64) return refuse(call, kFailed, "gives int64");
   if (call->step == 0) std::fill_n(counts, volume(out), std::int64_t{0});
   if (v.data == nullptr || sorted.data == nullptr) return 0;
-  if (out.dtype != TILEWISE_INT64 || sorted.rank != 1 || sorted.dtype != v.dtype ||
-      !same_lines({&v, &out}, -1))
+  if (sorted.rank != 1 || sorted.dtype != v.dtype || !same_lines({&v, &out}, -1))
     return refuse(call, kFailed, "wants a sorted vector and values of one dtype");
   const bool known = sort::with_ordered(v.dtype, [&]<class T>(T) {
     for_lines<2>({&v, &out}, v.rank - 1, [&](const auto& start) {

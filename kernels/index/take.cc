@@ -3,6 +3,7 @@
 
 #include "call/builtin.h"
 #include "index/index.h"
+#include "index/pick.h"
 #include "move/strided_copy.h"
 
 namespace tilewise::kernels::index {
@@ -23,72 +24,9 @@ int outside(const tilewise_call_v1* call, std::int64_t index, std::int64_t axis,
 }
 
 // 0, or what the caller returns.
-int check_line(const tilewise_call_v1* call, const std::int64_t* index, std::int64_t stride,
-               std::int64_t count, std::int64_t axis, std::int64_t extent) {
-  for (std::int64_t j = 0; j < count; ++j) {
-    const std::int64_t i = index[j * stride];
-    if (i < -extent || i >= extent) return outside(call, i, axis, extent);
-  }
-  return 0;
-}
-
-// Where an index lies in the block that starts at `lo`; outside of it: a number >= the block's extent.
-std::uint64_t local(std::int64_t index, std::int64_t extent, std::int64_t lo) {
-  return static_cast<std::uint64_t>((index < 0 ? index + extent : index) - lo);
-}
-
-// A slab is better copied whole than line by line where its elements lie side by side in both memories.
-bool by_slabs(const tilewise_view_v1& a, const tilewise_view_v1& b, int axis) {
-  const int last = a.rank - 1;
-  return axis != last && a.strides[last] == 1 && b.strides[last] == 1 && a.shape[last] > 4;
-}
-
-// to[..., at, ...] = from[..., i, ...]
-struct SlabCopy {
-  ir::Shape shape;
-  ir::Strides to_strides, from_strides;
-  std::size_t bytes;
-  SlabCopy(const tilewise_view_v1& to, const tilewise_view_v1& from, int axis)
-      : shape(shape_of(to)),
-        to_strides(strides_of(to)),
-        from_strides(strides_of(from)),
-        bytes(element_bytes(to)) {
-    shape[static_cast<std::size_t>(axis)] = 1;
-    at_ = to_strides[static_cast<std::size_t>(axis)] * static_cast<std::int64_t>(bytes);
-    i_ = from_strides[static_cast<std::size_t>(axis)] * static_cast<std::int64_t>(bytes);
-  }
-  void operator()(const tilewise_view_v1& to, std::int64_t at, const tilewise_view_v1& from,
-                  std::int64_t i) const {
-    move::strided_copy(static_cast<std::byte*>(to.data) + at * at_, to_strides,
-                       static_cast<const std::byte*>(from.data) + i * i_, from_strides, shape, bytes);
-  }
-
- private:
-  std::int64_t at_ = 0, i_ = 0;
-};
-
-// x's elements at a line of indices, to `out`, which has a dimension of `count` for the axis.
-void take_line(const tilewise_view_v1& out, const tilewise_view_v1& x, int axis, const std::int64_t* at,
-               std::int64_t stride, std::int64_t count, std::int64_t extent) {
-  const auto n = static_cast<std::uint64_t>(x.shape[axis]);
-  if (by_slabs(out, x, axis)) {
-    const SlabCopy copy(out, x, axis);
-    for (std::int64_t j = 0; j < count; ++j) {
-      const std::uint64_t i = local(at[j * stride], extent, x.lo[axis]);
-      if (i < n) copy(out, j, x, static_cast<std::int64_t>(i));
-    }
-    return;
-  }
-  with_bytes(element_bytes(x), [&]<class T>(T) {
-    for_lines<2>({&out, &x}, axis, [&](const auto& start) {
-      T* to = static_cast<T*>(out.data) + start[0];
-      const T* from = static_cast<const T*>(x.data) + start[1];
-      for (std::int64_t j = 0; j < count; ++j) {
-        const std::uint64_t i = local(at[j * stride], extent, x.lo[axis]);
-        if (i < n) to[j * out.strides[axis]] = from[static_cast<std::int64_t>(i) * x.strides[axis]];
-      }
-    });
-  });
+int check_line(const tilewise_call_v1* call, const IndexLine& line, std::int64_t axis, std::int64_t extent) {
+  const std::int64_t bad = line.first_outside(extent);
+  return bad < 0 ? 0 : outside(call, line.at[bad * line.stride], axis, extent);
 }
 
 // Dimensions [first, first + count) of the view follow each other in memory as in C order.
@@ -112,6 +50,25 @@ tilewise_view_v1 with_one(const tilewise_view_v1& view, int first, int count, st
   return one;
 }
 
+// With the second result for the indices in an order that later steps need not search.
+int take_by_parts(const tilewise_call_v1* call, const ir::builtin::Take& p) {
+  const tilewise_view_v1 &index = call->inputs[0], &x = call->inputs[1], &out = call->outputs[0];
+  const IndexLine line{indices_of(index), index.strides[0], index.shape[0]};
+  const Buckets parts(static_cast<std::int64_t*>(call->outputs[1].data), line.count, p.extent);
+  const int axis = static_cast<int>(p.axis);
+  if (call->step == 0) {
+    if (const int code = check_line(call, line, p.axis, p.extent)) return code;
+    parts.fill(line);
+  }
+  if (x.data == nullptr) return 0;
+  if (x.dtype != out.dtype || !same_lines({&x, &out}, axis))
+    return refuse(call, kFailed, "the array and the result differ in dtype or extents");
+  const PickedCopy copy(out, x, axis);
+  parts.within(x.lo[axis], x.shape[axis],
+               [&](const Picks& picks) { copy(picks.which.data(), picks.where.data(), picks.count); });
+  return 0;
+}
+
 }  // namespace
 
 int take(const tilewise_call_v1* call) {
@@ -126,6 +83,12 @@ int take(const tilewise_call_v1* call) {
     return refuse(call, kFailed, "wants int64 indices, one a result along the dimensions from %d on", axis);
   const std::int64_t all = volume(index);
   if (index.data == nullptr || all == 0) return 0;
+  if (call->output_count > 1) {
+    const tilewise_view_v1& parts = call->outputs[1];
+    if (dims != 1 || !is_int64(parts) || volume(parts) != all)
+      return refuse(call, kFailed, "keeps indices of one dimension, as int64");
+    if (Buckets::fit(all, p.extent)) return take_by_parts(call, p);
+  }
   // As lines of indices: all of them where they follow each other here and in the result, else those of the last dimension.
   const bool whole = dims == 0 || (joined(index, 0, dims) && joined(out, axis, dims));
   const std::int64_t count = whole ? all : index.shape[dims - 1];
@@ -140,12 +103,14 @@ int take(const tilewise_call_v1* call) {
     targets.shape[d] = index.shape[d], targets.strides[d] = out.strides[axis + d];
   int code = 0;
   for_lines<2>({&starts, &targets}, -1, [&](const auto& start) {
-    const std::int64_t* const at = indices_of(index) + start[0];
-    if (code == 0 && call->step == 0) code = check_line(call, at, stride, count, p.axis, p.extent);
+    const IndexLine indices{indices_of(index) + start[0], stride, count};
+    if (code == 0 && call->step == 0) code = check_line(call, indices, p.axis, p.extent);
     if (code != 0 || x.data == nullptr) return;
     tilewise_view_v1 to = line;
     to.data = static_cast<std::byte*>(out.data) + start[1] * static_cast<std::int64_t>(element_bytes(out));
-    take_line(to, x, axis, at, stride, count, p.extent);
+    const PickedCopy copy(to, x, axis);
+    indices.within(p.extent, x.lo[axis], x.shape[axis],
+                   [&](const Picks& picks) { copy(picks.which.data(), picks.where.data(), picks.count); });
   });
   return code;
 }
@@ -156,14 +121,19 @@ int wrap_index(const tilewise_call_v1* call) {
   const tilewise_view_v1 &index = call->inputs[0], &out = call->outputs[0];
   if (!is_int64(index) || !is_int64(out) || !same_lines({&out, &index}, -1))
     return refuse(call, kFailed, "wants int64 indices of the result's shape");
+  const int last = index.rank - 1;  // -1: there is one index
+  const std::int64_t count = last < 0 ? 1 : index.shape[last], stride = last < 0 ? 1 : index.strides[last],
+                     step = last < 0 ? 1 : out.strides[last];
   int code = 0;
-  for_lines<2>({&out, &index}, -1, [&](const auto& start) {
-    const std::int64_t i = indices_of(index)[start[1]];
-    if (i < -p.extent || i >= p.extent) {
-      if (code == 0) code = outside(call, i, p.axis, p.extent);
-      return;
+  for_lines<2>({&out, &index}, last, [&](const auto& start) {
+    const IndexLine line{indices_of(index) + start[1], stride, count};
+    if (code == 0) code = check_line(call, line, p.axis, p.extent);
+    if (code != 0) return;
+    std::int64_t* const to = static_cast<std::int64_t*>(out.data) + start[0];
+    for (std::int64_t j = 0; j < count; ++j) {
+      const std::int64_t i = line.at[j * stride];
+      to[j * step] = i < 0 ? i + p.extent : i;
     }
-    static_cast<std::int64_t*>(out.data)[start[0]] = i < 0 ? i + p.extent : i;
   });
   return code;
 }
@@ -177,28 +147,31 @@ int take_along_axis(const tilewise_call_v1* call) {
       index.shape[axis] != out.shape[axis])
     return refuse(call, kFailed, "wants int64 indices of the result's shape, and axis %d", axis);
   if (index.data == nullptr) return 0;
-  const std::int64_t count = index.shape[axis], stride = index.strides[axis];
-  int code = 0;
-  if (call->step == 0)
-    for_lines<1>({&index}, axis, [&](const auto& start) {
-      if (code == 0) code = check_line(call, indices_of(index) + start[0], stride, count, p.axis, p.extent);
-    });
-  if (code != 0 || x.data == nullptr) return code;
-  if (x.dtype != out.dtype || !same_lines({&out, &x}, axis))
+  if (x.data != nullptr && (x.dtype != out.dtype || !same_lines({&out, &x}, axis)))
     return refuse(call, kFailed, "the array and the result differ in dtype or extents");
-  const auto n = static_cast<std::uint64_t>(x.shape[axis]);
-  return with_bytes(element_bytes(x), [&]<class T>(T) {
-    for_lines<3>({&out, &x, &index}, axis, [&](const auto& start) {
-      T* to = static_cast<T*>(out.data) + start[0];
-      const T* from = static_cast<const T*>(x.data) + start[1];
-      const std::int64_t* at = indices_of(index) + start[2];
-      for (std::int64_t j = 0; j < count; ++j) {
-        const std::uint64_t i = local(at[j * stride], p.extent, x.lo[axis]);
-        if (i < n) to[j * out.strides[axis]] = from[static_cast<std::int64_t>(i) * x.strides[axis]];
-      }
+  // By lines of the last dimension, which lie side by side, whichever is the axis: at the start of a line `seen` is where x has it.
+  const int last = out.rank - 1;
+  const bool along = axis == last;
+  tilewise_view_v1 seen = x.data != nullptr ? x : out;
+  seen.shape[axis] = out.shape[axis];
+  seen.strides[axis] = 0;
+  const std::int64_t step = out.strides[last], beside = along ? 0 : seen.strides[last],
+                     from_step = x.strides[axis];
+  int code = 0;
+  for_lines<3>({&out, &seen, &index}, last, [&](const auto& start) {
+    const IndexLine line{indices_of(index) + start[2], index.strides[last], index.shape[last]};
+    if (code == 0 && call->step == 0) code = check_line(call, line, p.axis, p.extent);
+    if (code != 0 || x.data == nullptr) return;
+    with_bytes(element_bytes(x), [&]<class T>(T) {
+      T* const to = static_cast<T*>(out.data) + start[0];
+      const T* const from = static_cast<const T*>(x.data) + start[1];
+      line.within(p.extent, x.lo[axis], x.shape[axis], [&](const Picks& picks) {
+        for (std::size_t k = 0; k < static_cast<std::size_t>(picks.count); ++k)
+          to[picks.which[k] * step] = from[picks.which[k] * beside + picks.where[k] * from_step];
+      });
     });
-    return 0;
   });
+  return code;
 }
 
 int put(const tilewise_call_v1* call) {
@@ -218,29 +191,12 @@ int put(const tilewise_call_v1* call) {
   if (!is_int64(index) || index.rank != 1 || !same_lines({&out, &values}, axis) ||
       index.shape[0] != values.shape[axis])
     return refuse(call, kFailed, "wants a vector of int64 indices, one a value along axis %d", axis);
-  const std::int64_t* at = indices_of(index);
-  const std::int64_t count = index.shape[0], stride = index.strides[0], lo = call->box_lo[axis];
-  if (const int code = check_line(call, at, stride, count, p.axis, p.extent)) return code;
-  const auto n = static_cast<std::uint64_t>(out.shape[axis]);
-  if (by_slabs(out, values, axis)) {
-    const SlabCopy copy(out, values, axis);
-    for (std::int64_t j = 0; j < count; ++j) {
-      const std::uint64_t i = local(at[j * stride], p.extent, lo);
-      if (i < n) copy(out, static_cast<std::int64_t>(i), values, j);
-    }
-    return 0;
-  }
-  return with_bytes(element_bytes(out), [&]<class T>(T) {
-    for_lines<2>({&out, &values}, axis, [&](const auto& start) {
-      T* to = static_cast<T*>(out.data) + start[0];
-      const T* from = static_cast<const T*>(values.data) + start[1];
-      for (std::int64_t j = 0; j < count; ++j) {
-        const std::uint64_t i = local(at[j * stride], p.extent, lo);
-        if (i < n) to[static_cast<std::int64_t>(i) * out.strides[axis]] = from[j * values.strides[axis]];
-      }
-    });
-    return 0;
-  });
+  const IndexLine indices{indices_of(index), index.strides[0], index.shape[0]};
+  if (const int code = check_line(call, indices, p.axis, p.extent)) return code;
+  const PickedCopy copy(out, values, axis);
+  indices.within(p.extent, call->box_lo[axis], out.shape[axis],
+                 [&](const Picks& picks) { copy(picks.where.data(), picks.which.data(), picks.count); });
+  return 0;
 }
 
 }  // namespace tilewise::kernels::index

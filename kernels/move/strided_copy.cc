@@ -11,10 +11,8 @@
 namespace tilewise::kernels::move {
 namespace {
 
-struct Dim {
-  std::int64_t extent, to, from;
-};
-using Dims = boost::container::static_vector<Dim, limits::kMaxRank>;
+using Dim = StridedCopy::Dim;
+using Dims = StridedCopy::Dims;
 
 // Order is free in a copy: largest destination stride outermost, so that writes run forward; neighbours that both
 // memories keep together merge.
@@ -75,33 +73,35 @@ template <class T> void copy_dims(T* to, const T* from, const Dims& dims, std::s
   for (std::int64_t i = 0; i < dim.extent; ++i) copy_dims(to + i * dim.to, from + i * dim.from, dims, d + 1);
 }
 
-template <class T> void copy_as(std::byte* to, const std::byte* from, Dims dims) {
-  // The dimension along which the source is densest goes next to the innermost, where transpose() finds it.
-  if (dims.size() > 2 && std::abs(dims.back().from) != 1) {
-    const auto dense = std::min_element(dims.begin(), dims.end() - 1, [](const Dim& a, const Dim& b) {
-      return std::abs(a.from) < std::abs(b.from);
-    });
-    std::rotate(dense, dense + 1, dims.end() - 1);
-  }
+template <class T> void copy_as(std::byte* to, const std::byte* from, const Dims& dims) {
   copy_dims(reinterpret_cast<T*>(to), reinterpret_cast<const T*>(from), dims, 0);
 }
 
 }  // namespace
 
-void strided_copy(std::byte* to, const ir::Strides& to_strides, const std::byte* from,
-                  const ir::Strides& from_strides, const ir::Shape& shape, std::size_t element_bytes) {
+StridedCopy::StridedCopy(const ir::Strides& to_strides, const ir::Strides& from_strides,
+                         const ir::Shape& shape, std::size_t element_bytes)
+    : element_bytes_(element_bytes) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return;
-  const Dims dims = normalised(to_strides, from_strides, shape);
-  if (element_bytes == 16)
-    copy_as<Element16>(to, from, dims);
-  else if (element_bytes == 2)
-    copy_as<std::uint16_t>(to, from, dims);
-  else if (element_bytes == 8)
-    copy_as<std::uint64_t>(to, from, dims);
-  else if (element_bytes == 4)
-    copy_as<std::uint32_t>(to, from, dims);
-  else
-    copy_as<std::uint8_t>(to, from, dims);
+  dims_ = normalised(to_strides, from_strides, shape);
+  // The dimension along which the source is densest goes next to the innermost, where transpose() finds it.
+  if (dims_.size() > 2 && std::abs(dims_.back().from) != 1) {
+    const auto dense = std::min_element(dims_.begin(), dims_.end() - 1, [](const Dim& a, const Dim& b) {
+      return std::abs(a.from) < std::abs(b.from);
+    });
+    std::rotate(dense, dense + 1, dims_.end() - 1);
+  }
+}
+
+void StridedCopy::operator()(std::byte* to, const std::byte* from) const {
+  if (dims_.empty()) return;
+  switch (element_bytes_) {
+    case 16: return copy_as<Element16>(to, from, dims_);
+    case 8: return copy_as<std::uint64_t>(to, from, dims_);
+    case 4: return copy_as<std::uint32_t>(to, from, dims_);
+    case 2: return copy_as<std::uint16_t>(to, from, dims_);
+    default: return copy_as<std::uint8_t>(to, from, dims_);
+  }
 }
 
 }  // namespace tilewise::kernels::move

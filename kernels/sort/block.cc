@@ -13,6 +13,9 @@ namespace {
 
 using namespace builtin;
 
+// Where more than one in so many of a line is kept, it is sorted whole.
+constexpr std::int64_t kMostSelected = 8;
+
 // The line of each block of an array, one behind the other, as keys that are sorted; their number.
 template <class By, class T>
 std::int64_t sort_line(const std::vector<Line<const T>>& parts, typename By::Key* keys) {
@@ -53,20 +56,6 @@ void each_line(const tilewise_call_v1* call, int blocks, int axis, const tilewis
   });
 }
 
-template <class By, class T> void sort_lines(const tilewise_call_v1* call, int axis) {
-  using Key = typename By::Key;
-  const tilewise_view_v1 &x = call->inputs[0], &out = call->outputs[0];
-  const std::int64_t n = x.shape[axis], kept = out.shape[axis];
-  const bool in_place = !By::kNumbered && n == kept && (out.strides[axis] == 1 || n == 1);
-  std::vector<Key> own(in_place ? 0 : static_cast<std::size_t>(n));
-  each_line<By, T>(call, 1, axis, out, call->outputs[By::kNumbered ? 1 : 0],
-                   [&](const std::vector<Line<const T>>& from, const Line<T>& to) {
-                     Key* keys = in_place ? reinterpret_cast<Key*>(to.at) : own.data();
-                     sort_line<By>(from, keys);
-                     to.template set<By>(0, kept, keys);
-                   });
-}
-
 // Room for `count` keys, a thread's own, kept from call to call: pages that are new each time cost a fifth of the sort.
 template <class Key> Key* kept_memory(std::int64_t count) {
   static_assert(alignof(Key) <= alignof(std::max_align_t));
@@ -74,6 +63,47 @@ template <class Key> Key* kept_memory(std::int64_t count) {
   const std::size_t wanted = static_cast<std::size_t>(count) * sizeof(Key) / sizeof(std::max_align_t) + 1;
   if (memory.size() < wanted) memory = std::vector<std::max_align_t>(wanted);
   return reinterpret_cast<Key*>(memory.data());
+}
+
+// The first `kept` of a line in order, as keys. Only what may be among them is looked at more than once: most of a long line that is in no
+// order is read at the speed of memory.
+template <class By, class T> typename By::Key* select(const Line<const T>& line, std::int64_t kept) {
+  using Key = typename By::Key;
+  const std::int64_t room = 2 * kept + 2 * kSkipped;
+  Key* const keys = kept_memory<Key>(room);
+  std::int64_t count = 0;
+  bool full = false;  // so many have been seen; others come before keys[kept - 1] or not at all
+  const auto cut = [&] {
+    sort_keys(keys, count);
+    full = count >= kept;
+    count = std::min(count, kept);
+  };
+  for (std::int64_t i = 0; i < line.count;) {
+    const Key bar = full ? keys[kept - 1] : By::kLast;
+    if (full && line.stride == 1)
+      i += By::not_before(line.at + i, line.count - i, bar, line.numbers != nullptr);
+    for (const std::int64_t end = std::min(line.count, i + kSkipped); i < end; ++i)
+      if (const Key key = line.template key<By>(i); !full || less(key, bar)) keys[count++] = key;
+    if (count > room - kSkipped) cut();
+  }
+  cut();
+  return keys;
+}
+
+template <class By, class T> void sort_lines(const tilewise_call_v1* call, int axis) {
+  using Key = typename By::Key;
+  const tilewise_view_v1 &x = call->inputs[0], &out = call->outputs[0];
+  const std::int64_t n = x.shape[axis], kept = out.shape[axis];
+  const bool in_place = !By::kNumbered && n == kept && (out.strides[axis] == 1 || n == 1);
+  each_line<By, T>(call, 1, axis, out, call->outputs[By::kNumbered ? 1 : 0],
+                   [&](const std::vector<Line<const T>>& from, const Line<T>& to) {
+                     if constexpr (By::kNumbered)
+                       if (kept > 0 && kept <= n / kMostSelected)
+                         return to.template set<By>(0, kept, select<By>(from[0], kept));
+                     Key* keys = in_place ? reinterpret_cast<Key*>(to.at) : kept_memory<Key>(n);
+                     sort_line<By>(from, keys);
+                     to.template set<By>(0, kept, keys);
+                   });
 }
 
 template <class By, class T> void deal_lines(const tilewise_call_v1* call, const ir::builtin::DealSorted& p) {

@@ -99,7 +99,11 @@ struct KeyFns {
   void (*from_keys)(const void* keys, void* values, std::int64_t n) = nullptr;
   // How many of the values are in order: up to the first that comes before the one ahead of it.
   std::int64_t (*sorted_until)(const void* values, std::int64_t n) = nullptr;
+  // Values that may be passed over, a multiple of kSkipped: among them none has an equal_key() before `bar`, or `bar` itself
+  // where `or_equal`.
+  std::int64_t (*not_before)(const void* values, std::int64_t n, std::uint64_t bar, bool or_equal) = nullptr;
 };
+constexpr std::int64_t kSkipped = 64;
 KeyFns find_key_fns(std::int32_t dtype, bool descending);
 
 // What lines are sorted by, as keys that vectorised sorting knows. Keys alone:
@@ -143,6 +147,11 @@ template <class T, bool kDescending> struct NumberedValues {
     return x;
   }
   static std::int64_t number(const Key& k) { return static_cast<std::int64_t>(k.lo >> 1); }
+  // Of values whose numbers count up behind that of `bar`, or of any (`listed`).
+  static std::int64_t not_before(const T* from, std::int64_t n, const Key& bar, bool listed) {
+    static const KeyFns found = find_key_fns(dtype_of<T>(), kDescending);
+    return found.not_before(from, n, bar.hi, listed);
+  }
 };
 
 inline bool less(const hwy::uint128_t& a, const hwy::uint128_t& b) {

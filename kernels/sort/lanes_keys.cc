@@ -42,11 +42,32 @@ template <class T, bool kDescending> std::int64_t sorted_until(const void* value
   return n;
 }
 
+template <class T, bool kDescending>
+std::int64_t not_before(const void* values, std::int64_t n, std::uint64_t bar, bool or_equal) {
+  using Order = sort::Order<T, kDescending>;
+  using Key = typename Order::Key;
+  const T* x = static_cast<const T*>(values);
+  const auto at = static_cast<Key>(bar);
+  std::int64_t i = 0;
+  for (; i + kSkipped <= n; i += kSkipped) {
+    Key found = 0;
+    if (or_equal)
+      for (std::int64_t k = 0; k < kSkipped; ++k)
+        found |= static_cast<Key>(Order::equal_key(x[i + k]) <= at ? 1 : 0);
+    else
+      for (std::int64_t k = 0; k < kSkipped; ++k)
+        found |= static_cast<Key>(Order::equal_key(x[i + k]) < at ? 1 : 0);
+    if (found != 0) break;
+  }
+  return i;
+}
+
 KeyFns key_fns(std::int32_t dtype, bool descending) {
   KeyFns fns;
   with_ordered(dtype, [&]<class T>(T) {
-    fns = descending ? KeyFns{to_keys<T, true>, from_keys<T, true>, sorted_until<T, true>}
-                     : KeyFns{to_keys<T, false>, from_keys<T, false>, sorted_until<T, false>};
+    fns = descending
+              ? KeyFns{to_keys<T, true>, from_keys<T, true>, sorted_until<T, true>, not_before<T, true>}
+              : KeyFns{to_keys<T, false>, from_keys<T, false>, sorted_until<T, false>, not_before<T, false>};
   });
   return fns;
 }

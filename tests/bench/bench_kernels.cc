@@ -1,6 +1,6 @@
 // Arithmetic beside the machine's own limits: OpenBLAS, loops written by hand for two threads, NumPy, numexpr.
 //
-//   bench_kernels --json FILE [--quick] [--only PART]     parts: matmul fused reduce functions sort fft logistic block
+//   bench_kernels --json FILE [--quick] [--only PART]     parts: matmul fused reduce functions sort picking fft logistic block
 //
 // Clusters are a scheduler and two workers with one core and one host device each; "one process" is an embedded cluster of
 // two devices. Operands are persisted before the clock starts, results are persisted, not fetched.
@@ -15,6 +15,7 @@
 
 #include "bench_block.h"
 #include "bench_order.h"
+#include "bench_picking.h"
 #include "beside.h"
 #include "cluster.h"
 #include "loop.h"
@@ -314,6 +315,7 @@ int main(int argc, char** argv) {
                     {"reduce", bench_reduce},
                     {"functions", bench_functions},
                     {"sort", bench_sort},
+                    {"picking", bench_picking},
                     {"fft", bench_fft},
                     {"logistic", bench_logistic},
                     {"block", bench_block}});

@@ -24,7 +24,8 @@ template <class P> bool read(P& params, const void* data, std::size_t bytes) {
 // ---- indices: int64, negative ones count from the end; outside [-extent, extent): kOutOfRange ----
 
 // (indices, x swept along `axis`) -> x's element at indices[j...] for positions j... of the result: the dimensions of the
-// indices, of which there may be any number, stand where x has `axis`.
+// indices, of which there may be any number, stand where x has `axis`. A second result, int64 and as many elements as there are indices, which
+// then have one dimension, is what the steps of a sweep keep of them, in a form of their own.
 struct Take {
   static constexpr std::string_view kName = "tilewise.take";
   std::int64_t axis = 0, extent = 0;  // of x along it
