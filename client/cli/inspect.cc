@@ -97,6 +97,9 @@ Status explain(Control& control, const WebOptions& dashboard, GraphId graph, For
 Status account(Control& control, GraphId graph, Format format) {
   TW_ASSIGN(const std::vector<Device> devices, devices_of(control));
   TW_ASSIGN(msg::Explanation told, control.explain(graph, true));
+  if (told.outcome.code == Errc::kNotFound)
+    return error(Errc::kNotFound,
+                 "graph " + std::to_string(make_id(0, graph.value)) + " is none that is known");
   if (!told.outcome.ok()) return error(told.outcome.code, told.outcome.message);
   TW_ASSIGN(const msg::StatusReply status, control.status());
   std::map<WorkerId, std::string> hosts;

@@ -24,6 +24,8 @@ struct Access {
   }
   // kInvalidArgument unless all are of one session.
   static std::vector<ir::Source> sources(std::span<const Array> arrays);
+  static std::vector<ir::Source> sources(const SessionState& session,
+                                         std::span<const Array> arrays);  // this one
 
   static AddressableBlocks addressable(std::shared_ptr<SessionState> session, Request& request);
   static Array whole(std::shared_ptr<const Handle> handle);

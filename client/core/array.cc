@@ -8,6 +8,12 @@
 namespace tilewise {
 namespace client {
 
+std::vector<ir::Source> Access::sources(const SessionState& session, std::span<const Array> arrays) {
+  for (const Array& a : arrays)
+    if (&state(a) != &session) throw ArrayError(Errc::kInvalidArgument, "an array of another session");
+  return sources(arrays);
+}
+
 std::vector<ir::Source> Access::sources(std::span<const Array> arrays) {
   std::vector<ir::Source> out;
   for (const Array& a : arrays) {

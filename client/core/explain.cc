@@ -38,6 +38,7 @@ std::string Explanation::text(bool passes) const {
   const auto name = [&](DeviceId id) { return name_of(id); };
   const std::string needs = a.needs.empty() ? "" : needs_text(a.needs, name) + "\n";
   if (refused()) return "would be refused: " + a.outcome.message + "\n" + needs;
+  if (a.op_count == 0) return "nothing to do: what was asked for is there, or has been asked for before\n";
   append(out, "%u ops, %lld tasks, %lld steps, %s", a.op_count, static_cast<long long>(a.tasks),
          static_cast<long long>(a.steps), flops_text(a.flops).c_str());
   if (a.simulated)

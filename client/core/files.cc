@@ -49,7 +49,10 @@ Future save(const Array& begun, const Array& written, std::string_view commit, s
 ir::FileInfo look_at(client::SessionState& state, ir::FileFormat format, const std::string& path,
                      const std::string& dataset, const std::string& what) {
   const auto& inspect = state.options().inspect;
-  if (!inspect) throw ArrayError(Errc::kUnsupported, what + ": this session has nothing that looks at files");
+  if (!inspect)
+    throw ArrayError(
+        Errc::kUnsupported,
+        what + ": this session has nothing that looks at files (SessionOptions::inspect = io::inspect)");
   std::packaged_task<Result<ir::FileInfo>()> task(
       [inspect, format, path, dataset] { return inspect(format, path, dataset); });
   std::future<Result<ir::FileInfo>> answer = task.get_future();
@@ -99,7 +102,7 @@ Array Session::load_npy(const std::string& path, const BlockOptions& options) co
       options.block.empty() ? std::nullopt : cut_along_chunks(info, options.block, what);
   return Access::record(
       *state_, nullptr,
-      infer_read_npy(path, info.dtype, info.shape, info.data_offset, info.fortran_order, grid));
+      infer_read_npy(path, info.dtype, info.shape, info.data_offset, info.fortran_order, grid, info.stamp));
 }
 
 Array Session::read_raw(const std::string& path, DType dtype, const Shape& shape,
@@ -110,9 +113,15 @@ Array Session::read_raw(const std::string& path, DType dtype, const Shape& shape
   const std::string what = "read_raw('" + path + "')";
   if (options.offset < 0)
     throw ArrayError(Errc::kOutOfRange, what + ": offset " + std::to_string(options.offset));
-  return Access::record(
-      *state_, nullptr,
-      infer_read_npy(path, dtype, shape, options.offset, false, cut_along_chunks(info, options.block, what)));
+  try {
+    if (state_->options().inspect) info.stamp = look_at(*state_, ir::FileFormat::kRaw, path, "", what).stamp;
+  } catch (const ArrayError& e) {
+    if (e.code() == Errc::kTimeout)
+      throw;  // who does not see it leaves it to workers, whichever version they find
+  }
+  return Access::record(*state_, nullptr,
+                        infer_read_npy(path, dtype, shape, options.offset, false,
+                                       cut_along_chunks(info, options.block, what), info.stamp));
 }
 
 Array Session::read_zarr(const std::string& path, const BlockOptions& options) const {

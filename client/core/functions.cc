@@ -24,9 +24,9 @@ using ir::TapeValue;
 Array clip(const Array& a, const Bound& low, const Bound& high) {
   Array out = a;
   if (low.number()) out = maximum(out, *low.number());
-  if (low.array()) out = maximum(out, low.array());
+  if (low.array().valid()) out = maximum(out, low.array());
   if (high.number()) out = minimum(out, *high.number());
-  if (high.array()) out = minimum(out, high.array());
+  if (high.array().valid()) out = minimum(out, high.array());
   return out;
 }
 

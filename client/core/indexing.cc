@@ -183,7 +183,7 @@ Array searchsorted(const Array& x1, const Array& x2, std::string_view side, cons
   if (side != "left" && side != "right")
     refuse(Errc::kInvalidArgument, "searchsorted on side '" + std::string(side) + "', not left or right", x2);
   if (x1.rank() != 1) refuse(Errc::kShapeMismatch, "searchsorted wants a sorted vector", x1);
-  if (sorter) return searchsorted(take(x1, sorter), x2, side);
+  if (sorter.valid()) return searchsorted(take(x1, sorter), x2, side);
   DType common = ir::common_dtype(x1.dtype(), x2.dtype());
   if (is_complex(common)) refuse(Errc::kInvalidArgument, "searchsorted: complex numbers have no order", x2);
   if (ir::is_half(common)) common = DType::kFloat32;

@@ -261,7 +261,7 @@ Array matrix_power(const Array& a, std::int64_t n) {
   if (n == 0) return identity_like(a);
   Array square = a, out;
   for (std::int64_t left = n;; left /= 2) {
-    if (left % 2 == 1) out = out ? matmul(out, square) : square;
+    if (left % 2 == 1) out = out.valid() ? matmul(out, square) : square;
     if (left == 1) return out;
     square = matmul(square, square);
   }

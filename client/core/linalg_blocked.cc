@@ -290,7 +290,7 @@ Array blocked_solve(const Array& a, const Array& b, const char* function) {
     Array mine = lu.right[k];
     if (!solved.empty()) mine = updated(mine, lu.uppers[k], below, 0, function);
     solved.push_back(triangular_step(lu.diagonals[k], mine, ir::linalg::kUpper, function, 0));
-    if (k > 0) below = below ? concat(std::vector<Array>{solved.back(), below}, 0) : solved.back();
+    if (k > 0) below = below.valid() ? concat(std::vector<Array>{solved.back(), below}, 0) : solved.back();
   }
   std::reverse(solved.begin(), solved.end());
   return concat(std::move(solved), 0);

@@ -188,9 +188,7 @@ Array Session::from_local_bytes(const std::string& name, DType dtype, const Shap
 }
 
 AddressableBlocks Session::addressable_blocks(const Array& array, const WaitOptions& options) const {
-  const ir::Source source = client::Access::sources(std::span(&array, 1)).front();
-  if (&client::Access::state(array) != state_.get())
-    throw ArrayError(Errc::kInvalidArgument, "an array of another session");
+  const ir::Source source = client::Access::sources(*state_, std::span(&array, 1)).front();
   if (!source.view.is_identity(source.grid.shape())) {
     throw ArrayError(Errc::kUnsupported, "blocks of a view of shape " + ir::to_string(source.shape()) +
                                              " on an array of shape " + ir::to_string(source.grid.shape()) +

@@ -2,11 +2,16 @@
 #include <tilewise/mesh.h>
 
 #include <algorithm>
+#include <set>
 
 namespace tilewise {
 
 Mesh::Mesh(std::vector<Device> devices, std::vector<MeshAxis> axes)
     : devices_(std::move(devices)), axes_(std::move(axes)) {
+  std::set<std::uint32_t> seen;
+  for (const Device& device : devices_)
+    if (!seen.insert(device.id.value).second)
+      throw ArrayError(Errc::kInvalidArgument, "device '" + device.name + "' is in the mesh twice");
   std::int64_t product = 1;
   for (std::size_t i = 0; i < axes_.size(); ++i) {
     const MeshAxis& axis = axes_[i];

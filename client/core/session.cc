@@ -212,7 +212,7 @@ Uploads Session::uploads() const { return state_->uploads(); }
 // ---- computing -------------------------------------------------------------------------------------------------------
 
 Future Session::compute(std::span<const Array> arrays, const ComputeOptions& options) const {
-  Access::sources(arrays);
+  Access::sources(*state_, arrays);
   std::vector<Array> plain;  // alive until the request is sent
   client::Wish wish;
   for (const Array& a : arrays) {
@@ -222,10 +222,22 @@ Future Session::compute(std::span<const Array> arrays, const ComputeOptions& opt
   return state_->submit(wish, options);
 }
 
+namespace {
+
+// All that it is a view of, in whatever order: a result whose dimensions of one element were dropped, a transpose.
+bool shows_each_once(const ir::Source& s) {
+  bool repeats = false;
+  for (int d = 0; d < s.view.rank(); ++d)
+    repeats |= s.view.shape[static_cast<std::size_t>(d)] != 1 && !s.view.source_of(d);
+  return !repeats && ir::volume(s.view.shape) == ir::volume(s.grid.shape());
+}
+
+}  // namespace
+
 Future Session::persist(std::span<const Array> arrays, const ComputeOptions& options) const {
   client::Wish wish;
-  for (const ir::Source& s : Access::sources(arrays)) {
-    if (!s.view.is_identity(s.grid.shape())) {
+  for (const ir::Source& s : Access::sources(*state_, arrays)) {
+    if (!shows_each_once(s)) {
       throw ArrayError(Errc::kUnsupported, "persist of a view of shape " + ir::to_string(s.shape()) +
                                                " on an array of shape " + ir::to_string(s.grid.shape()) +
                                                ": call its own persist(), which copies it");
@@ -238,7 +250,7 @@ Future Session::persist(std::span<const Array> arrays, const ComputeOptions& opt
 Explanation Session::explain(std::span<const Array> arrays, const ComputeOptions& options) const {
   std::vector<Array> plain;  // alive until the answer is there
   std::vector<client::Key> keys;
-  Access::sources(arrays);
+  Access::sources(*state_, arrays);
   for (const Array& a : arrays) {
     plain.push_back(Access::plain(a));
     keys.push_back(Access::key(plain.back()));

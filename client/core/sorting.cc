@@ -301,7 +301,7 @@ Lines sort_lines(const Array& given, const Array& given_numbers, int axis, bool 
   check_order(given);
   const Grid even = evenly_cut(given, axis, numbered);
   Lines in = {given};
-  if (given_numbers) in.push_back(given_numbers);
+  if (given_numbers.valid()) in.push_back(given_numbers);
   if (const ir::DimGrid& dim = even.dim(axis); dim.count() > 1) {
     if (given.rank() == limits::kMaxRank) return sort_matrix(in, axis, descending, numbered);
     return Exchange(even, axis, descending).run(in, numbered);

@@ -275,7 +275,7 @@ Array diff(const Array& a, int axis, std::int64_t n, const Array& prepend, const
   if (n < 0) refuse(Errc::kInvalidArgument, "diff " + std::to_string(n) + " times", a);
   std::vector<Array> parts;
   for (const Array& part : {prepend, a, append})
-    if (part) parts.push_back(part);
+    if (part.valid()) parts.push_back(part);
   Array out = parts.size() == 1 ? a : concat(parts, along);
   for (; n > 0 && extent(out, along) > 0; --n) out = out.slice(along, 1) - out.slice(along, {}, -1);
   return out;

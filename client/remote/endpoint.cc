@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <future>
 
 namespace tilewise::remote {
 namespace {
@@ -95,6 +96,10 @@ Status RemoteEndpoint::init() {
   }
   if (!welcome_.refused.ok()) return error(welcome_.refused.code, welcome_.refused.message);
   if (!welcome_.you) return *lost_;
+  // Whoever asks for the devices next is told of those that there are.
+  (void)loop_->run_until([&] { return introduced_ >= welcome_.introduced || lost_; },
+                         std::max(until - monotonic_now(), kRetryNs));
+  if (lost_) return *lost_;
   exchange_->set_self(welcome_.you);
   loop_->set_batch_hook([this] { return turn(); });
   role_.emplace(*loop_);
@@ -119,12 +124,15 @@ void RemoteEndpoint::stop() {
 }
 
 void RemoteEndpoint::start(client::EndpointCallbacks callbacks) {
-  loop_->post([this, callbacks = std::move(callbacks)]() mutable {
+  std::promise<void> done;  // what has come is known to the session when it is made
+  loop_->post([this, &done, callbacks = std::move(callbacks)]() mutable {
     callbacks_ = std::move(callbacks);
     started_ = true;
     for (msg::Message& message : std::exchange(early_, {})) deliver(std::move(message));
     if (lost_) lose(*lost_);
+    done.set_value();
   });
+  done.get_future().wait();
 }
 
 // ---- calls, from any thread ----------------------------------------------------------------------------------------
@@ -269,10 +277,12 @@ void RemoteEndpoint::on_message(msg::Message message) {
     msg::Message pong = msg::Pong{ping->nonce};
     perform(pong);
   }
-  if (started_)
-    deliver(std::move(message));
-  else
-    early_.push_back(std::move(message));
+  if (started_) return deliver(std::move(message));
+  if (const auto* log = std::get_if<msg::Log>(&message))
+    introduced_ += std::ranges::count_if(log->entries, [](const msg::LogEntry& entry) {
+      return std::holds_alternative<msg::PeerJoined>(entry);
+    });
+  early_.push_back(std::move(message));
 }
 
 void RemoteEndpoint::deliver(msg::Message message) {

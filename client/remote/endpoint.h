@@ -99,6 +99,7 @@ class RemoteEndpoint final : public client::Endpoint {
   client::EndpointCallbacks callbacks_;
   bool started_ = false;
   std::vector<msg::Message> early_;      // came before start()
+  std::ptrdiff_t introduced_ = 0;        // peers that they tell of
   std::map<DeviceId, WorkerId> owners_;  // of the workers' devices
   std::set<WorkerId> workers_;           // there now
   struct Failed {

@@ -19,7 +19,7 @@ Status read(const KernelCall& call) {
   info.fortran_order = attrs.fortran_order;
   info.data_offset = attrs.data_offset;
   info.data_bytes = ir::volume(info.shape) * static_cast<std::int64_t>(ir::size_of(out.dtype));
-  return io::read_block(attrs.path, info, call.box, out.data);
+  return io::read_block(attrs.path, info, call.box, out.data, attrs.stamp);
 }
 
 // All blocks share the temporary file that the save has begun; whoever sees all of them done puts it in place.

@@ -39,12 +39,19 @@ Result<NpyInfo> read_npy_header(const std::string& path) {
   }
 }
 
-Status read_block(const std::string& path, const NpyInfo& info, const ir::Box& box, void* out) {
+Status read_block(const std::string& path, const NpyInfo& info, const ir::Box& box, void* out,
+                  const FileStamp& stamp) {
   TW_ASSIGN(const FileBox where, file_box(path, info, box));
   TW_ASSIGN(const File file, File::open(path, O_RDONLY));
+  const auto check_version = [&]() -> Status {
+    TW_ASSIGN(const FileStamp now, file.stamp());
+    return check_stamp(path, now, stamp);
+  };
+  TW_TRY(check_version());
   TW_TRY(check_length(file, info));
   auto* block = static_cast<std::byte*>(out);
   TW_TRY(read_box(file, where, block, ReadTuning()));
+  TW_TRY(check_version());  // it may be written into where it is
   if (info.dtype == ir::DType::kBool) normalise_bools(block, box.volume());
   return {};
 }

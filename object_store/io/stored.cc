@@ -1,8 +1,11 @@
+#include <tilewise/base/file.h>
 #include <tilewise/io/npy.h>
 #include <tilewise/io/stored.h>
 #include <tilewise/io/zarr.h>
 
 #include "hdf5_file.h"
+
+#include <fcntl.h>
 
 #include <charconv>
 
@@ -10,23 +13,37 @@ namespace tilewise::io {
 
 namespace {
 
-// "zarr <bytes of the path>\n<path><metadata>", "hdf5 <bytes of the path>\n<path><dataset>": a path may hold any bytes.
-std::string params_of(const std::string& format, const std::string& path, const std::string& rest) {
-  return format + ' ' + std::to_string(path.size()) + '\n' + path + rest;
+// "zarr <bytes of the path> <stamp>\n<path><metadata>", "hdf5 <bytes of the path> <stamp>\n<path><dataset>": a path may hold any bytes.
+std::string params_of(const std::string& format, const std::string& path, const FileStamp& stamp,
+                      const std::string& rest) {
+  return format + ' ' + std::to_string(path.size()) + ' ' + std::to_string(stamp.bytes) + ' ' +
+         std::to_string(stamp.changed_ns) + '\n' + path + rest;
 }
 
 struct Params {
   std::string format, path, rest;
+  FileStamp stamp;
 };
 Result<Params> parse(std::string_view text) {
   const Error wrong = error(Errc::kInvalidArgument, "reading a file: malformed parameters");
   const std::size_t space = text.find(' '), line = text.find('\n');
   if (space == text.npos || line == text.npos || line < space) return wrong;
-  std::size_t size = 0;
-  const auto [end, ec] = std::from_chars(text.data() + space + 1, text.data() + line, size);
-  if (ec != std::errc() || end != text.data() + line || size > text.size() - line - 1) return wrong;
-  return Params{std::string(text.substr(0, space)), std::string(text.substr(line + 1, size)),
-                std::string(text.substr(line + 1 + size))};
+  std::int64_t numbers[3];  // of the path's bytes, of the stamp
+  const char* at = text.data() + space;
+  for (std::int64_t& number : numbers) {
+    if (at == text.data() + line || *at != ' ') return wrong;
+    const auto [end, ec] = std::from_chars(at + 1, text.data() + line, number);
+    if (ec != std::errc()) return wrong;
+    at = end;
+  }
+  if (at != text.data() + line || numbers[0] < 0 ||
+      static_cast<std::size_t>(numbers[0]) > text.size() - line - 1)
+    return wrong;
+  const auto size = static_cast<std::size_t>(numbers[0]);
+  return Params{std::string(text.substr(0, space)),
+                std::string(text.substr(line + 1, size)),
+                std::string(text.substr(line + 1 + size)),
+                {numbers[1], numbers[2]}};
 }
 
 Status same(const std::string& path, ir::DType dtype, const ir::Shape& shape, ir::DType dtype_there,
@@ -37,12 +54,20 @@ Status same(const std::string& path, ir::DType dtype, const ir::Shape& shape, ir
                                            ir::to_string(shape) + " and " + std::string(ir::name_of(dtype)));
 }
 
+// After its blocks were read: then they were that version's.
+Status check_version(const std::string& path, const FileStamp& stamp) {
+  TW_ASSIGN(const File file, File::open(path, O_RDONLY));
+  TW_ASSIGN(const FileStamp now, file.stamp());
+  return check_stamp(path, now, stamp);
+}
+
 }  // namespace
 
 Result<ir::FileInfo> inspect(ir::FileFormat format, const std::string& path, const std::string& dataset) {
   ir::FileInfo out;
   switch (format) {
     case ir::FileFormat::kNpy: {
+      TW_ASSIGN(out.stamp, stamp_of(path));
       TW_ASSIGN(const NpyInfo info, read_npy_header(path));
       out.dtype = info.dtype;
       out.shape = info.shape;
@@ -52,18 +77,24 @@ Result<ir::FileInfo> inspect(ir::FileFormat format, const std::string& path, con
     }
     case ir::FileFormat::kZarr: {
       TW_ASSIGN(const ZarrInfo info, read_zarr_info(path));
+      TW_ASSIGN(const FileStamp stamp, stamp_of(zarr_metadata_file(path, info)));
       out.dtype = info.dtype;
       out.shape = info.shape;
       out.chunk = info.chunk;
-      out.params = params_of("zarr", path, zarr_metadata(info));
+      out.params = params_of("zarr", path, stamp, zarr_metadata(info));
       return out;
     }
     case ir::FileFormat::kHdf5: {
       TW_ASSIGN(const Hdf5Info info, read_hdf5_info(path, dataset));
+      TW_ASSIGN(const FileStamp stamp, stamp_of(path));
       out.dtype = info.dtype;
       out.shape = info.shape;
       out.chunk = info.chunk;
-      out.params = params_of("hdf5", path, dataset);
+      out.params = params_of("hdf5", path, stamp, dataset);
+      return out;
+    }
+    case ir::FileFormat::kRaw: {
+      TW_ASSIGN(out.stamp, stamp_of(path));
       return out;
     }
   }
@@ -76,9 +107,13 @@ Status read_stored(std::string_view params, ir::DType dtype, const ir::Shape& sh
   if (p.format == "zarr") {
     TW_ASSIGN(const ZarrInfo info, parse_zarr(p.rest, p.path));
     TW_TRY(same(p.path, dtype, shape, info.dtype, info.shape));
-    return read_zarr_block(p.path, info, box, out);
+    TW_TRY(read_zarr_block(p.path, info, box, out));
+    return check_version(zarr_metadata_file(p.path, info), p.stamp);
   }
-  if (p.format == "hdf5") return read_hdf5_block(p.path, p.rest, dtype, shape, box, out);
+  if (p.format == "hdf5") {
+    TW_TRY(read_hdf5_block(p.path, p.rest, dtype, shape, box, out));
+    return check_version(p.path, p.stamp);
+  }
   return error(Errc::kInvalidArgument, p.path + ": no such file format");
 }
 

@@ -368,6 +368,10 @@ std::string version2_text(const ZarrInfo& info) {
 
 Result<ZarrInfo> parse_zarr(std::string_view text, std::string_view file) { return Reader(file).parse(text); }
 
+std::string zarr_metadata_file(const std::string& folder, const ZarrInfo& info) {
+  return folder + (info.version == 2 ? "/.zarray" : "/zarr.json");
+}
+
 std::string zarr_metadata(const ZarrInfo& info) {
   if (info.version == 2) return version2_text(info);
   json::array codecs = codecs_value(info);

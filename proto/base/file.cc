@@ -1,4 +1,5 @@
 #include <tilewise/base/file.h>
+#include <tilewise/base/time.h>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -6,7 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdio>
 #include <cstring>
+#include <ctime>
+#include <thread>
 #include <utility>
 
 namespace tilewise {
@@ -69,6 +74,47 @@ Result<std::int64_t> File::size() const {
   if (fstat(fd_, &st) != 0) return file_error(errno, path_, "fstat");
   if (!S_ISREG(st.st_mode)) return error(Errc::kInvalidArgument, path_ + ": not a regular file");
   return std::int64_t{st.st_size};
+}
+
+Result<FileStamp> File::stamp() const {
+  struct stat st {};
+  if (fstat(fd_, &st) != 0) return file_error(errno, path_, "fstat");
+  if (!S_ISREG(st.st_mode)) return error(Errc::kInvalidArgument, path_ + ": not a regular file");
+  return FileStamp{st.st_size, st.st_mtim.tv_sec * kSecond + st.st_mtim.tv_nsec};
+}
+
+Result<FileStamp> stamp_of(const std::string& path) {
+  constexpr TimeNs kGrain =
+      20 * kMillisecond;  // of file systems' clocks, which tick with the kernel's; twice that
+  for (int tries = 0;; ++tries) {
+    TW_ASSIGN(const File file, File::open(path, O_RDONLY));
+    TW_ASSIGN(const FileStamp stamp, file.stamp());
+    const TimeNs age = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count() -
+                       stamp.changed_ns;
+    if (age < 0 || age > kGrain || tries == 5) return stamp;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(kGrain - age + 1));
+  }
+}
+
+namespace {
+
+std::string text_of(const FileStamp& stamp) {
+  const std::time_t seconds = stamp.changed_ns / kSecond;
+  std::tm utc{};
+  char text[64] = "?";
+  if (gmtime_r(&seconds, &utc) != nullptr)
+    std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", utc.tm_year + 1900,
+                  utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+                  static_cast<int>(stamp.changed_ns % kSecond / kMillisecond));
+  return std::to_string(stamp.bytes) + " bytes of " + text;
+}
+
+}  // namespace
+
+Status check_stamp(const std::string& path, const FileStamp& now, const FileStamp& then) {
+  if (then.bytes < 0 || now == then) return {};
+  return error(Errc::kNotFound, path + ": has been changed since an array was made of it: " + text_of(now) +
+                                    ", not " + text_of(then));
 }
 
 Result<std::size_t> File::read_some(void* to, std::size_t bytes, std::int64_t offset) const {

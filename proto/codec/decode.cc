@@ -180,7 +180,8 @@ msg::Message Reader::message(wire::Message::Reader r) {
                           ids<DeviceId>(w.getDevices()),
                           outcome(w.getRefused()),
                           w.getState(),
-                          w.getDurable()};
+                          w.getDurable(),
+                          w.getIntroduced()};
     }
     case wire::Message::RESUME: {
       const auto s = r.getResume();

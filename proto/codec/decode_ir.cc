@@ -103,8 +103,11 @@ ir::OpAttrs Reader::attrs(wire::Op::Attrs::Reader r) {
     case wire::Op::Attrs::RESHAPE: return ir::ReshapeAttrs{};
     case wire::Op::Attrs::NPY: {
       const auto a = r.getNpy();
-      return ir::NpyAttrs{text(a.getPath(), limits::kMaxPathBytes, "bytes of a path"), a.getDataOffset(),
-                          a.getFortranOrder(), a.getToken()};
+      return ir::NpyAttrs{text(a.getPath(), limits::kMaxPathBytes, "bytes of a path"),
+                          a.getDataOffset(),
+                          a.getFortranOrder(),
+                          a.getToken(),
+                          {a.getFileBytes(), a.getFileChangedNs()}};
     }
     case wire::Op::Attrs::CALL: return call(r.getCall());
     case wire::Op::Attrs::FETCH: return ir::FetchAttrs{DeviceId(r.getFetch())};

@@ -286,6 +286,7 @@ struct WriteMessage {
     write_outcome(m.refused, [&] { return w.initRefused(); });
     w.setState(m.state);
     w.setDurable(m.durable);
+    w.setIntroduced(m.introduced);
   }
   void operator()(const msg::Resume& m) {
     auto r = b.initResume();

@@ -104,6 +104,8 @@ void write(AttrsBuilder b, const ir::NpyAttrs& a) {
   n.setDataOffset(a.data_offset);
   n.setFortranOrder(a.fortran_order);
   n.setToken(a.token);
+  n.setFileBytes(a.stamp.bytes);
+  n.setFileChangedNs(a.stamp.changed_ns);
 }
 void write(AttrsBuilder b, const ir::CallAttrs& a) {
   auto c = b.initCall();

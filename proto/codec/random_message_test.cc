@@ -96,7 +96,7 @@ struct Gen {
       case ir::OpKind::kCopy: return ir::CopyAttrs{maps()};
       case ir::OpKind::kReshape: return ir::ReshapeAttrs{};
       case ir::OpKind::kReadNpy:
-      case ir::OpKind::kWriteNpy: return ir::NpyAttrs{text(), i64(), flag(), u64()};
+      case ir::OpKind::kWriteNpy: return ir::NpyAttrs{text(), i64(), flag(), u64(), {i64(), i64()}};
       case ir::OpKind::kCall: {
         const auto explicit_map = [&] {
           return ir::ExplicitMap{list(5, [&] { return u32(); }), list(9, [&] { return i64(); })};
@@ -228,7 +228,7 @@ struct Gen {
   }
   void fill(msg::Welcome& m) {
     m = {u32(),     id<WorkerId>(), id<SessionId>(), list(4, [&] { return id<DeviceId>(); }),
-         outcome(), u64(),          flag()};
+         outcome(), u64(),          flag(),          u32()};
   }
   void fill(msg::Resume& m) { m = {u64(), id<WorkerId>(), u64()}; }
   void fill(msg::Resumed& m) { m = {u32(), u64(), outcome()}; }

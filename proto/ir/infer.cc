@@ -126,10 +126,10 @@ Result<Inferred> infer_cast(const Source& a, DType to) {
 }
 
 Result<Inferred> infer_read_npy(std::string path, DType dtype, const Shape& shape, std::int64_t data_offset,
-                                bool fortran_order, const std::optional<Grid>& grid) {
+                                bool fortran_order, const std::optional<Grid>& grid, const FileStamp& stamp) {
   Op op;
   op.kind = OpKind::kReadNpy;
-  op.attrs = NpyAttrs{std::move(path), data_offset, fortran_order, 0};
+  op.attrs = NpyAttrs{std::move(path), data_offset, fortran_order, 0, stamp};
   if (grid && grid->shape() != shape)
     return error(Errc::kShapeMismatch,
                  "a grid over " + to_string(grid->shape()) + " for a file of shape " + to_string(shape));

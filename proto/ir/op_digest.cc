@@ -49,6 +49,7 @@ struct MixAttrs {
   void operator()(const ReshapeAttrs&) const {}
   void operator()(const NpyAttrs& a) const {
     d.mix(std::string_view(a.path)), mix(d, a.data_offset), mix(d, a.fortran_order), d.mix(a.token);
+    mix(d, a.stamp.bytes), mix(d, a.stamp.changed_ns);
   }
   void operator()(const CallAttrs& a) const {
     d.mix(std::string_view(a.kernel)), d.mix(std::string_view(a.version)), d.mix(std::string_view(a.params));

@@ -48,6 +48,12 @@ Status write_all(int fd, std::string_view text) {
   return {};
 }
 
+// Before any other call of it: a program may call exit() while links are being made on another thread, and the clean-up that libcrypto
+// registers with its first use would take away what that uses.
+void keep_libcrypto() {
+  [[maybe_unused]] static const int kept = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+}
+
 }  // namespace
 
 bool equal_secrets(std::span<const std::byte> a, std::span<const std::byte> b) {
@@ -55,6 +61,7 @@ bool equal_secrets(std::span<const std::byte> a, std::span<const std::byte> b) {
 }
 
 bool fill_random(std::span<std::byte> bytes) {
+  keep_libcrypto();
   return RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(bytes.size())) == 1;
 }
 
@@ -151,8 +158,7 @@ Token::Mac Token::hmac(std::span<const std::span<const std::byte>> pieces) const
     input.insert(input.end(), size_bytes.begin(), size_bytes.end());
     input.insert(input.end(), piece.begin(), piece.end());
   }
-  // A program may call exit() while links are being made on another thread: libcrypto's own clean-up would take away what that uses.
-  [[maybe_unused]] static const int kept = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+  keep_libcrypto();
   Mac mac{};
   unsigned int mac_bytes = 0;
   auto* out = HMAC(EVP_sha256(), secret_.data(), static_cast<int>(secret_.size()),

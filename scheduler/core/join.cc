@@ -265,6 +265,8 @@ void on_join(State& s, Conn from, msg::Join& join) {
   }
   if (join.role != msg::Role::kTool) peer.lease_ns = join.lease_ns;
   const bool stays = join.role != msg::Role::kTool && (s.options.durable || peer.lease_ns > 0);
+  const auto introduced =
+      std::ranges::count_if(s.live, [&](WorkerId other) { return hears_of(peer, s.peer(other)); });
   send(s, from,
        msg::Welcome{s.options.term,
                     id,
@@ -272,7 +274,8 @@ void on_join(State& s, Conn from, msg::Join& join) {
                     peer.info.devices,
                     {},
                     stays ? s.options.state : 0,
-                    stays && s.options.durable});
+                    stays && s.options.durable,
+                    static_cast<std::uint32_t>(introduced)});
   for (const WorkerId other_id : s.live) {
     Peer& other = s.peer(other_id);
     if (hears_of(peer, other)) log_to(s, id, introduction(other));

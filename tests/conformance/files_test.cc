@@ -74,6 +74,57 @@ TEST_CASE("raw files start where they are told to and are refused where they end
   CHECK(std::string(e.what()).find(path) != std::string::npos);
 }
 
+TEST_CASE("an array of a file is of the version that was looked at, or an error that names it") {
+  for (const Form& form : kForms) {
+    CAPTURE(form.name);
+    const TempFolder folder;
+    TestCluster cluster(form);
+    Session& s = cluster.session;
+    const auto changed = [](const Array& x, const std::string& path) {
+      const ArrayError e = error_of([&] { x.get<double>(); });
+      CHECK(e.code() == Errc::kNotFound);
+      CHECK_MESSAGE(std::string(e.what()).find(path) != std::string::npos, std::string(e.what()));
+      CHECK_MESSAGE(std::string(e.what()).find("has been changed since") != std::string::npos,
+                    std::string(e.what()));
+    };
+    const std::string npy = folder / "x.npy", zarr = folder / "x.zarr", raw = folder / "x.bin";
+    // As large, and written as soon as it was read: only its time tells.
+    const Array one = s.full({3, 4}, 1.0, {.block = {2, 4}});
+    one.save_npy(npy).wait();
+    const Array read = s.load_npy(npy), kept = (read + 0.0);
+    CHECK(read.get<double>() == std::vector<double>(12, 1.0));
+    Array held = s.load_npy(npy);
+    held.persist().wait();
+    (read + 1.0).save_npy(npy).wait();
+    changed(read, npy);
+    changed(kept, npy);
+    CHECK(held.get<double>() == std::vector<double>(12, 1.0));
+    CHECK(s.load_npy(npy).get<double>() == std::vector<double>(12, 2.0));
+
+    for (const int version : {2, 3}) {
+      one.write_zarr(zarr, {.version = version}).wait();
+      const Array old = s.read_zarr(zarr);
+      (one + 1.0).write_zarr(zarr, {.version = version}).wait();
+      changed(old, zarr);
+      CHECK(s.read_zarr(zarr).get<double>() == std::vector<double>(12, 2.0));
+      std::filesystem::remove_all(zarr);
+    }
+
+    const auto write = [&](double value) {
+      const std::vector<double> values(12, value);
+      std::ofstream(raw, std::ios::binary)
+          .write(reinterpret_cast<const char*>(values.data()),
+                 static_cast<std::streamsize>(12 * sizeof value));
+    };
+    write(1);
+    const Array bytes = s.read_raw(raw, DType::kFloat64, {3, 4});
+    CHECK(bytes.get<double>() == std::vector<double>(12, 1.0));
+    write(2);  // into the same file
+    changed(bytes, raw);
+    CHECK(s.read_raw(raw, DType::kFloat64, {3, 4}).get<double>() == std::vector<double>(12, 2.0));
+  }
+}
+
 TEST_CASE("Zarr: mistakes and damage are typed errors, and nothing is left behind") {
   const TempFolder folder;
   TestCluster cluster(kForms[0]);

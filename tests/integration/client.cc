@@ -156,6 +156,12 @@ int leave() {
   std::exit(0);
 }
 
+// Links to workers are being made.
+int hurry() {
+  static Session session = connect_here("hurrier");
+  std::exit(7);
+}
+
 int borrow() {
   auto session = connect_here("borrow");
   const AddressableBlocks blocks = session.addressable_blocks(session.ones({1 << 20}, {.block = {1 << 16}}));
@@ -180,6 +186,7 @@ int main(int argc, char** argv) {
     if (argc == 3 && std::strcmp(argv[1], "repeat") == 0) return repeat(std::atoi(argv[2]));
     if (argc == 3 && std::strcmp(argv[1], "strand") == 0) return strand(std::atoi(argv[2]));
     if (argc == 2 && std::strcmp(argv[1], "leave") == 0) return leave();
+    if (argc == 2 && std::strcmp(argv[1], "hurry") == 0) return hurry();
     if (argc == 2 && std::strcmp(argv[1], "borrow") == 0) return borrow();
     if (argc == 3 && std::strcmp(argv[1], "save") == 0) return save(argv[2]);
     if (argc == 4 && std::strcmp(argv[1], "gather") == 0) return gather(std::atoi(argv[2]), argv[3]);

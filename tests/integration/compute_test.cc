@@ -193,6 +193,7 @@ TEST_CASE(
   for (int i = 0; i < 12; ++i) {
     CAPTURE(i);
     CHECK(run({client_program(), "leave"}, cluster.environment()).code == 0);
+    CHECK(run({client_program(), "hurry"}, cluster.environment()).code == 7);
   }
   const std::string before = cluster.status();
   const Ran ran = run({client_program(), "compute"}, cluster.environment());

@@ -211,6 +211,28 @@ TEST_CASE("files are read again; uploads that are gone are a typed error that na
   CHECK(names[0] == names[1]);
 }
 
+TEST_CASE("a file that has been written over is not read for what was lost of the one before") {
+  Cluster cluster({.workers = 2, .devices = 1});
+  INFO(cluster.words());
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(2, kPatience));
+  TempFolder folder;
+  const std::string path = folder / "x.npy";
+  session.ones({400, 30}, {.block = {40, 30}}).save_npy(path).wait({.timeout = kPatience});
+  Array x = session.load_npy(path, {.block = {40, 30}});
+  x.persist().wait({.timeout = kPatience});
+  (x + 1.0).save_npy(path).wait({.timeout = kPatience});  // a checkpoint where the last one was
+  kill_and_wait(cluster, session, 0);
+  std::string text;
+  try {
+    (void)x.get<double>({.timeout = kPatience});
+  } catch (const ArrayError& e) {
+    text = e.what();
+  }
+  CHECK_MESSAGE(text.find(path + ": has been changed since") != std::string::npos, text);
+  CHECK(session.load_npy(path).get<double>({.timeout = kPatience}) == std::vector<double>(12'000, 2.0));
+}
+
 TEST_CASE("an upload on two workers outlives each of them in turn, copied or mapped") {
   for (const std::vector<std::string>& args : {std::vector<std::string>{}, {"--no-map"}}) {
     Cluster cluster({.workers = 4, .devices = 1, .worker_args = args});

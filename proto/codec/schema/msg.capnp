@@ -53,6 +53,7 @@ struct Welcome {
   refused @4 :Outcome;     # an error: the link closes after this
   state @5 :UInt64;        # names what I know of my peers; 0: with this link you are lost
   durable @6 :Bool;        # it is on disk, and outlives my process
+  introduced @7 :UInt32;   # so many PeerJoined follow at once, of those who are there
 }
 
 struct Resume {

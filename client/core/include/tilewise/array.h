@@ -51,7 +51,7 @@ class IndexTerm;
 
 class Array {
  public:
-  Array() = default;  // names nothing; using it is kInvalidArgument
+  Array() = default;  // names nothing (valid()); using it is kInvalidArgument
 
   const Shape& shape() const { return view_.shape; }
   int rank() const { return view_.rank(); }
@@ -59,7 +59,9 @@ class Array {
   DType dtype() const;
   // The cuts as this view sees them.
   Grid grid() const;
-  explicit operator bool() const { return handle_ != nullptr; }  // names something
+  bool valid() const { return handle_ != nullptr; }  // names something
+  // Not `if (loss > 1.0)`, which asks nobody for the value: item<bool>() does, any() and all() where there are more.
+  explicit operator bool() const = delete;
 
   // ---- views: nothing is computed or moved; axes may be negative ----
   Array T() const { return permute(); }  // reverses the dimensions

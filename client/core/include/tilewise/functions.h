@@ -36,7 +36,10 @@ Array clip(const Array& a, const Bound& low = {}, const Bound& high = {});
 // (complex ones: kInvalidArgument). Integers: float64. NaN or infinity where n <= correction.
 Array var(const Array& a, const Axes& axes = {}, double correction = 0, bool keepdims = false);
 Array stddev(const Array& a, const Axes& axes = {}, double correction = 0,
-             bool keepdims = false);                                                // NumPy's std
+             bool keepdims = false);  // NumPy's std
+// mean() has keepdims where these have the correction: true is not taken for 1.
+template <std::same_as<bool> B> Array var(const Array&, const Axes&, B, bool = false) = delete;
+template <std::same_as<bool> B> Array stddev(const Array&, const Axes&, B, bool = false) = delete;
 Array count_nonzero(const Array& a, const Axes& axes = {}, bool keepdims = false);  // int64
 
 // ---- running sums and products ----

@@ -14,7 +14,8 @@ struct MeshAxis {
 };
 
 // Devices in C order over the axes. Throws ArrayError: kInvalidArgument unless the sizes multiply to the number of
-// devices and names are distinct and not empty.
+// devices, each is there once, and names are distinct and not empty. A mesh is of these devices for good: when one of them is lost, or has left,
+// what is placed on it anew fails (kWorkerLost). Make another one from Session::devices() and go on; arrays that are held are made again.
 class Mesh {
  public:
   Mesh(std::vector<Device> devices, std::vector<MeshAxis> axes);

@@ -229,7 +229,8 @@ class Session {
   Future compute(std::initializer_list<Array> arrays, const ComputeOptions& options = {}) const {
     return compute(std::span(arrays.begin(), arrays.size()), options);
   }
-  // Computes and keeps them in the cluster while they have handles. Views cannot be kept: keep what they show.
+  // Computes and keeps them in the cluster while they have handles. A view that shows each element of an array once (a transpose, a sum
+  // without its dimensions of one element) keeps that array. kUnsupported for others: their own persist() copies what they show.
   Future persist(std::span<const Array> arrays, const ComputeOptions& options = {}) const;
   Future persist(std::initializer_list<Array> arrays, const ComputeOptions& options = {}) const {
     return persist(std::span(arrays.begin(), arrays.size()), options);

@@ -71,6 +71,10 @@ class Axes {
  public:
   Axes() = default;  // all
   Axes(int axis) : axes_(std::vector<int>{axis}) {}
+  // max(a, 0.0) is maximum(a, 0.0), and keepdims is the argument behind the axes.
+  template <class T>
+  requires(std::floating_point<T> || std::same_as<T, bool>) Axes(T)
+  = delete;
   Axes(std::initializer_list<int> axes) : axes_(std::vector<int>(axes)) {}
   explicit Axes(std::vector<int> axes) : axes_(std::move(axes)) {}
 

@@ -18,6 +18,7 @@
 //   kLimitExceeded, kOutOfRange             too many dimensions; sizes past 2^63
 //   kDiskFull                               no space, quota or file size limit
 #pragma once
+#include <tilewise/base/file_stamp.h>
 #include <tilewise/io/begun.h>
 #include <tilewise/ir/dtype.h>
 #include <tilewise/ir/shape.h>
@@ -62,7 +63,9 @@ Result<NpyInfo> read_npy_header(const std::string& path);
 // Reads `box` (elements, inside info.shape) into `out` as a C-order block of box.volume() elements, host memory. Runs
 // that lie close together in the file are read together. Bytes of a bool array become 0 or 1. On an error the contents
 // of `out` are unspecified.
-Status read_block(const std::string& path, const NpyInfo& info, const ir::Box& box, void* out);
+// kNotFound if the file is, or has become, another version than `stamp` (base/file.h).
+Status read_block(const std::string& path, const NpyInfo& info, const ir::Box& box, void* out,
+                  const FileStamp& stamp = {});
 
 // ---- writing ----
 

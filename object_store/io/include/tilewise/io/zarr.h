@@ -64,6 +64,7 @@ constexpr std::int64_t kMaxZarrChunkBytes = std::int64_t{1}
 Result<ZarrInfo> parse_zarr(std::string_view text, std::string_view file);
 // As text that parse_zarr() reads: what is written, and what travels to workers.
 std::string zarr_metadata(const ZarrInfo& info);
+std::string zarr_metadata_file(const std::string& folder, const ZarrInfo& info);  // where it is
 // Of the array in `folder`. kNotFound if it has neither file.
 Result<ZarrInfo> read_zarr_info(const std::string& folder);
 // That of a new array: kUnsupported or kInvalidArgument where it could not be written.

@@ -1,5 +1,6 @@
 // System calls on files with errors as values.
 #pragma once
+#include <tilewise/base/file_stamp.h>
 #include <tilewise/base/result.h>
 
 #include <cstddef>
@@ -27,6 +28,7 @@ class File {
 
   // The size of a regular file; kInvalidArgument for a folder, pipe or device.
   Result<std::int64_t> size() const;
+  Result<FileStamp> stamp() const;  // likewise
   // Up to `bytes` from `offset`; less only at the end of the file.
   Result<std::size_t> read_some(void* to, std::size_t bytes, std::int64_t offset) const;
   // Exactly `bytes`, or kCorruptData if the file ends before.
@@ -41,5 +43,11 @@ class File {
   std::string path_;
   int fd_;
 };
+
+// Of the file that has this name. One that has just been changed is looked at again for some hundredths of a second, until a later change
+// would have another time: clocks of file systems are coarse.
+Result<FileStamp> stamp_of(const std::string& path);
+// kNotFound, naming both versions, where `now` is another one than `then`.
+Status check_stamp(const std::string& path, const FileStamp& now, const FileStamp& then);
 
 }  // namespace tilewise

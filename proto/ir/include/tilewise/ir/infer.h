@@ -76,7 +76,8 @@ Result<Inferred> infer_materialise(const Source& a);  // a plain array of its ow
 
 // `data_offset`: bytes before the first element. `fortran_order`: the file's first index runs fastest.
 Result<Inferred> infer_read_npy(std::string path, DType dtype, const Shape& shape, std::int64_t data_offset,
-                                bool fortran_order, const std::optional<Grid>& grid);
+                                bool fortran_order, const std::optional<Grid>& grid,
+                                const FileStamp& stamp = {});
 // The result says of each block what it was written into. `token`: as in NpyAttrs. `begun`: which file that is (saving.h), a plain array
 // of one int64.
 Result<Inferred> infer_write_npy(const Source& a, const Source& begun, std::string path, std::uint64_t token);

@@ -1,5 +1,6 @@
 // Ops: the nodes of the expression graph, as users write them and as passes lower them.
 #pragma once
+#include <tilewise/base/file_stamp.h>
 #include <tilewise/base/id.h>
 #include <tilewise/ir/tape.h>
 #include <tilewise/ir/view.h>
@@ -114,6 +115,7 @@ struct NpyAttrs {                // kReadNpy, kWriteNpy
   std::int64_t data_offset = 0;  // bytes before the first element
   bool fortran_order = false;    // reading only
   std::uint64_t token = 0;       // writing: names the temporary file that all blocks of this op share
+  FileStamp stamp = {};          // reading: of the version that is meant
   friend bool operator==(const NpyAttrs&, const NpyAttrs&) = default;
 };
 struct CallAttrs {

@@ -54,6 +54,7 @@ struct Welcome {
   Outcome refused;                // ok: accepted; else the link closes after this
   std::uint64_t state = 0;        // names what this scheduler knows of its peers; 0: a broken link is the end
   bool durable = false;           // it keeps that on disk, and outlives its process
+  std::uint32_t introduced = 0;   // so many peers are told of next, who are there already
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
 
