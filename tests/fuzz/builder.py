@@ -230,6 +230,11 @@ class Builder:
             raise Skip
         return id
 
+    def need_exact(self, *ids: int) -> None:
+        """Of operands that shapes depend on: there a last bit decides."""
+        if not all(self.exact[id] for id in ids):
+            raise Skip
+
     def broadcast_partner(self, array: np.ndarray, dtype: str | None = None, kind: str | None = None) -> int:
         """An input whose shape broadcasts with the array's."""
         shape = [1 if self.chance(0.25) else n for n in array.shape]

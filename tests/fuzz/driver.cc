@@ -213,7 +213,13 @@ class Driver {
       std::vector<Array> arrays;
       for (const std::string& id : found) arrays.push_back(find(id));
       const Future all = session_.compute(std::span<const Array>(arrays));
-      all.wait();
+      try {
+        all.wait();
+      } catch (const ArrayError&) {  // of which it is not known whose fault it was
+        for (const std::string& id : found) obey({"fetch", id});
+        blamed_ = 0;
+        throw;
+      }
       for (std::size_t i = 0; i < found.size(); ++i)
         tell(found[i], all.dtype(i), all.shape(i), [&]<class T>(T) { return all.template get<T>(i); });
     }

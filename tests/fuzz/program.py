@@ -136,12 +136,12 @@ class Difference:
     detail: str
 
     def same_as(self, other: "Difference") -> bool:
-        """Whether it is the same mistake in a program that was made smaller; numbers in an error's text may differ."""
-        if (self.kind, self.call and self.call.name) != (other.kind, other.call and other.call.name):
-            return False
-        return self.kind not in ("error", "crash") or re.sub(r"\d+", "", self.detail) == re.sub(
-            r"\d+", "", other.detail
-        )
+        """Whether it is likely the same mistake, in a program that was made smaller. A wrong value may have come from
+        an earlier call; of errors the text tells, but for numbers in it."""
+        if self.kind not in ("error", "crash"):
+            return self.kind == other.kind
+        mine, others = (re.sub(r"\d+", "", wrong.detail) for wrong in (self, other))
+        return self.kind == other.kind and mine == others
 
     def __str__(self) -> str:
         return f"{self.kind}{f' of {self.call.name}' if self.call else ''}: {self.detail}"

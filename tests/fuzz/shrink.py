@@ -48,6 +48,7 @@ def _smaller(program: Program, failing: Call | None) -> Iterator[Program]:
         if len(needed) < len(commands):
             yield _with_commands(program, [c for c in needed if not isinstance(c, Touch)])
             yield _with_commands(program, needed)
+        yield from _earlier(program, failing)
     for k in reversed(range(len(commands))):
         if isinstance(commands[k], Call) and commands[k] is not failing:
             yield _as_inputs(program, k)
@@ -75,6 +76,15 @@ def _ancestors(commands: list[Command], failing: Call) -> list[Command]:
             kept.append(command)
             needed.update(id for id in getattr(command, "operands", []) if id is not None)
     return kept[::-1]
+
+
+def _earlier(program: Program, failing: Call) -> Iterator[Program]:
+    """Programs that end with one of the calls that the failing one reads."""
+    for call in program.calls():
+        if set(call.results).intersection(id for id in failing.operands if id is not None):
+            fetches = [ids for ids in program.fetches if not set(ids).issubset(failing.results)]
+            there = dataclasses.replace(program, fetches=fetches + [call.results])
+            yield _with_commands(there, _ancestors(program.commands, call))
 
 
 def _without(commands: list[Command], k: int) -> list[Command]:

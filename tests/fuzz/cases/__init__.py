@@ -6,13 +6,25 @@ from cases import (
     fourier,
     indexing,
     linalg,
-    loops,
     movement,
     order,
+    patterns,
     placement,
     products,
     reductions,
 )
 
-FAMILIES = (elementwise, reductions, movement, indexing, order, products, linalg, fourier, creation, placement, loops)
+FAMILIES = (
+    elementwise,
+    reductions,
+    movement,
+    indexing,
+    order,
+    products,
+    linalg,
+    fourier,
+    creation,
+    placement,
+    patterns,
+)
 ALL = [generator for family in FAMILIES for generator in family.GENERATORS]

@@ -121,7 +121,13 @@ def power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     dtype = dtypes.common(a.dtype, b.dtype)
     if dtypes.is_integer(dtype):
         return integer_power(a.astype(dtype), b.astype(dtype))
-    return in_float64(np.power)(a, b)
+    return in_float64(_float_power)(a, b)
+
+
+def _float_power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """NumPy takes a square root where the exponent is one 0.5, which gives NaN for what C and the standard call
+    infinity."""
+    return np.where((a == -np.inf) & (b == 0.5), np.inf, np.power(a, b))
 
 
 def complex_of(re: np.ndarray, im: np.ndarray) -> np.ndarray:
@@ -307,9 +313,10 @@ class Binary:
         )
 
 
-def broadcast(a: np.ndarray, b: np.ndarray) -> bool:
+def broadcast(*arrays: np.ndarray) -> bool:
+    """Whether they do."""
     try:
-        np.broadcast_shapes(a.shape, b.shape)
+        np.broadcast_shapes(*(a.shape for a in arrays))
         return True
     except ValueError:
         return False
@@ -396,7 +403,7 @@ def emit_where(builder: Builder, name: str) -> None:
         builder.call(
             name,
             [condition, x],
-            lambda m, a: _where(m, *((beside, a) if reversed_ else (a, beside))),
+            lambda m, a: where(m, *((beside, a) if reversed_ else (a, beside))),
             scalar=scalar(value),
             reversed=reversed_,
         )
@@ -407,10 +414,10 @@ def emit_where(builder: Builder, name: str) -> None:
         if builder.chance(0.1)
         else builder.broadcast_partner(both, dtypes.name_of(a.dtype) if builder.chance(0.5) else None)
     )
-    builder.call(name, [condition, x, y], _where)
+    builder.call(name, [condition, x, y], where)
 
 
-def _where(condition: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def where(condition: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     dtype = dtypes.common(a.dtype, b.dtype)
     return np.where(condition, a.astype(dtype), b.astype(dtype))
 

@@ -273,11 +273,15 @@ def _positive(a: np.ndarray) -> np.ndarray:
 
 def emit_boolean_index(builder: Builder, name: str) -> None:
     x = indexable(builder)
-    builder.call(name, [x, mask_of(builder, x)], lambda a, mask: a[mask])
+    mask = mask_of(builder, x)
+    builder.need_exact(mask)
+    builder.call(name, [x, mask], lambda a, mask: a[mask])
 
 
 def emit_nonzero(builder: Builder, name: str) -> None:
-    builder.call(name, [indexable(builder)], lambda a: [i.astype(np.int64) for i in np.nonzero(dtypes.widened(a) != 0)])
+    x = indexable(builder)
+    builder.need_exact(x)
+    builder.call(name, [x], lambda a: [i.astype(np.int64) for i in np.nonzero(dtypes.widened(a) != 0)])
 
 
 GENERATORS = [

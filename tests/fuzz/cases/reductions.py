@@ -78,7 +78,7 @@ def emit_mean(builder: Builder, name: str) -> None:
     axes, keepdims = builder.some_axes(builder.values[x]), builder.chance(0.4)
 
     def reference(a: np.ndarray) -> np.ndarray:
-        wide = dtypes.precise(a) if dtypes.is_inexact(a.dtype) else a.astype(np.longdouble)
+        wide = dtypes.precise(a.astype(dtypes.floating(a.dtype)))
         return np.asarray(np.mean(wide, axis=over(axes), keepdims=keepdims)).astype(dtypes.floating(a.dtype))
 
     def check(outcome: Outcome) -> list:
@@ -98,12 +98,12 @@ def emit_spread(builder: Builder, name: str) -> None:
     correction = builder.one_of(0, 0, 1, 0.5, 2)
 
     def reference(a: np.ndarray) -> np.ndarray:
-        wide = dtypes.precise(a) if dtypes.is_inexact(a.dtype) else a.astype(np.longdouble)
+        wide = dtypes.precise(a.astype(dtypes.floating(a.dtype)))
         made = getattr(np, name)(wide, axis=over(axes), ddof=correction, keepdims=keepdims)
         return np.asarray(made).astype(dtypes.floating(a.dtype))
 
     def check(outcome: Outcome) -> list:
-        if not dtypes.is_moderate(outcome.operands[0], 1e15):
+        if not dtypes.is_moderate(outcome.operands[0].astype(dtypes.floating(outcome.operands[0].dtype)), 1e15):
             raise Incomparable
         expected, actual = outcome.expected[0], outcome.actual[0]
         # Of equal elements rounding may leave what NumPy's longer numbers do not.

@@ -1,13 +1,13 @@
-"""Programs that rebind a name in a loop: long chains of views and small writes, which passes join, and growing
-lineage."""
+"""Calls that belong together, as in programs: what passes join, and lineage that grows."""
 
 from collections.abc import Callable
 
 import numpy as np
 
+import compare
 import dtypes
 from builder import Builder, Generator, Skip
-from cases.elementwise import BINARY
+from cases.elementwise import BINARY, UNARY, broadcast, where
 from cases.indexing import assigned, text_of
 from cases.order import in_order
 
@@ -76,6 +76,7 @@ STEPS: list[Step] = [roll_and_add, flip_and_subtract, accumulate, sort_and_subtr
 
 
 def emit_loop(builder: Builder, name: str) -> None:
+    """A program that rebinds a name: long chains of views and small writes."""
     first = builder.operand(
         lambda a: dtypes.is_integer(a.dtype) and a.ndim > 0,
         lambda: builder.input(builder.random.choice(dtypes.INTEGERS), builder.shape(builder.one_of(1, 2, 3))),
@@ -85,4 +86,42 @@ def emit_loop(builder: Builder, name: str) -> None:
         x = step(builder, first, x, axis)
 
 
-GENERATORS = [Generator("loop", "loops", 2, emit_loop)]
+SIMPLE = [name for name, unary in UNARY.items() if unary.check is compare.bits]
+JOINED = [
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "minimum",
+    "maximum",
+    "less",
+    "greater_equal",
+    "not_equal",
+    "copysign",
+]
+
+
+def emit_expression(builder: Builder, name: str) -> None:
+    """Elementwise arithmetic on arrays of one dtype and about one shape, and choices by comparing: one kernel's
+    loops, where nobody asks for what lies between."""
+    dtype = builder.random.choice(dtypes.FLOATS + ["int32", "uint8"])
+    terms = [builder.operand(lambda a: dtypes.name_of(a.dtype) == dtype, lambda: builder.input(dtype), reuse=0.5)]
+    terms.append(builder.broadcast_partner(builder.values[terms[0]], dtype))
+    for _ in range(builder.random.randint(3, 8)):
+        x, y, z = (builder.random.choice(terms[-4:]) for _ in range(3))
+        a, b, c = (builder.values[id] for id in (x, y, z))
+        way = builder.random.random()
+        if way < 0.4:
+            op = builder.random.choice(SIMPLE)
+            if UNARY[op].wanted(a):
+                terms += builder.call(op, [x], UNARY[op].reference)
+        elif way < 0.8 or not dtypes.is_bool(c.dtype):
+            op = builder.random.choice(JOINED)
+            if BINARY[op].suits(a, b) and broadcast(a, b):
+                how = BINARY[op].how(dtypes.common(a.dtype, b.dtype))
+                terms += builder.call(op, [x, y], BINARY[op].reference, **how)
+        elif broadcast(a, b, c):
+            terms += builder.call("where", [z, x, y], where)
+
+
+GENERATORS = [Generator("loop", "patterns", 2, emit_loop), Generator("expression", "patterns", 6, emit_expression)]
