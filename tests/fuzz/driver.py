@@ -26,21 +26,17 @@ class Driver:
     time_limit_s: float = 120
 
     def run(self, programs: Sequence[Program]) -> Run:
-        script = "".join(program.script() for program in programs)
+        script = "".join(program.script() for program in programs).encode()
         with tempfile.TemporaryDirectory(prefix="tilewise-fuzz-") as folder:
             try:
                 done = subprocess.run(
-                    [self.path, self.form, folder],
-                    input=script,
-                    capture_output=True,
-                    text=True,
-                    timeout=self.time_limit_s,
+                    [self.path, self.form, folder], input=script, capture_output=True, timeout=self.time_limit_s
                 )
             except subprocess.TimeoutExpired as late:
-                return Run(_read((late.stdout or b"").decode()), f"no end within {self.time_limit_s:.0f} s")
+                return Run(_read(late.stdout or b""), f"no end within {self.time_limit_s:.0f} s")
         run = Run(_read(done.stdout))
-        if done.returncode != 0 or not done.stdout.endswith("end\n"):
-            said = done.stderr.strip()[-2000:]
+        if done.returncode != 0 or not done.stdout.endswith(b"end\n"):
+            said = done.stderr.decode(errors="replace").strip()[-2000:]
             how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit status {done.returncode}"
             run.crash = how + (f": {said}" if said else "")
         return run
@@ -50,10 +46,10 @@ def forms(path: str) -> list[str]:
     return subprocess.run([path, "--forms"], capture_output=True, text=True, check=True).stdout.split()
 
 
-def _read(text: str) -> dict[int, Answers]:
+def _read(output: bytes) -> dict[int, Answers]:
     answers: dict[int, Answers] = {}
     current = Answers()
-    for line in text.split("\n")[:-1]:  # what a crash has cut off is no line
+    for line in output.decode().split("\n")[:-1]:  # what a crash has cut off is no line
         word, _, rest = line.partition(" ")
         if word == "program":
             current = answers[int(rest)] = Answers()

@@ -44,19 +44,14 @@ def _smaller(program: Program, failing: Call | None) -> Iterator[Program]:
     """What may be tried, what leaves out most first."""
     commands = program.commands
     if failing is not None and failing in commands:
-        needed = _ancestors(commands, failing)
-        if len(needed) < len(commands):
-            yield _with_commands(program, [c for c in needed if not isinstance(c, Touch)])
-            yield _with_commands(program, needed)
-        yield from _earlier(program, failing)
+        yield from _shorter_ends(program, failing)
     for k in reversed(range(len(commands))):
         if isinstance(commands[k], Call) and commands[k] is not failing:
             yield _as_inputs(program, k)
         if commands[k] is not failing:
             yield _with_commands(program, _without(commands, k))
-    together = [[id for ids in program.fetches for id in ids]]
     if len(program.fetches) > 1:
-        yield dataclasses.replace(program, fetches=together)
+        yield dataclasses.replace(program, fetches=[[id for ids in program.fetches for id in ids]])
     for k, command in enumerate(commands):
         if isinstance(command, Input):
             yield from (_replaced(program, k, smaller) for smaller in _simpler_inputs(command))
@@ -65,6 +60,25 @@ def _smaller(program: Program, failing: Call | None) -> Iterator[Program]:
         for new in (1, old // 2, old - 1):
             if new < old:
                 yield _with_extent(program, old, new)
+
+
+def _shorter_ends(program: Program, failing: Call) -> Iterator[Program]:
+    """What the failing call needs, or one of those that it reads."""
+    needed = _ancestors(program.commands, failing)
+    if len(needed) < len(program.commands):
+        yield _ending_with(program, failing, touches=False)
+        yield _ending_with(program, failing, touches=True)
+        yield _with_commands(program, needed)  # which leaves what is fetched together
+    for call in program.calls():
+        if set(call.results).intersection(id for id in failing.operands if id is not None):
+            yield _ending_with(program, call, touches=True)
+
+
+def _ending_with(program: Program, call: Call, touches: bool) -> Program:
+    """What this call needs; its results are fetched last."""
+    kept = [c for c in _ancestors(program.commands, call) if touches or not isinstance(c, Touch)]
+    fetches = [[id for id in ids if id not in call.results] for ids in program.fetches] + [call.results]
+    return _with_commands(dataclasses.replace(program, fetches=fetches), kept)
 
 
 def _ancestors(commands: list[Command], failing: Call) -> list[Command]:
@@ -76,15 +90,6 @@ def _ancestors(commands: list[Command], failing: Call) -> list[Command]:
             kept.append(command)
             needed.update(id for id in getattr(command, "operands", []) if id is not None)
     return kept[::-1]
-
-
-def _earlier(program: Program, failing: Call) -> Iterator[Program]:
-    """Programs that end with one of the calls that the failing one reads."""
-    for call in program.calls():
-        if set(call.results).intersection(id for id in failing.operands if id is not None):
-            fetches = [ids for ids in program.fetches if not set(ids).issubset(failing.results)]
-            there = dataclasses.replace(program, fetches=fetches + [call.results])
-            yield _with_commands(there, _ancestors(program.commands, call))
 
 
 def _without(commands: list[Command], k: int) -> list[Command]:

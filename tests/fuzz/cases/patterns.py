@@ -105,8 +105,11 @@ def emit_expression(builder: Builder, name: str) -> None:
     """Elementwise arithmetic on arrays of one dtype and about one shape, and choices by comparing: one kernel's
     loops, where nobody asks for what lies between."""
     dtype = builder.random.choice(dtypes.FLOATS + ["int32", "uint8"])
-    terms = [builder.operand(lambda a: dtypes.name_of(a.dtype) == dtype, lambda: builder.input(dtype), reuse=0.5)]
-    terms.append(builder.broadcast_partner(builder.values[terms[0]], dtype))
+    kind = builder.one_of("edges", "mixed", "small", "duplicates")
+    terms = [
+        builder.operand(lambda a: dtypes.name_of(a.dtype) == dtype, lambda: builder.input(dtype, kind=kind), reuse=0.3)
+    ]
+    terms.append(builder.broadcast_partner(builder.values[terms[0]], dtype, kind))
     for _ in range(builder.random.randint(3, 8)):
         x, y, z = (builder.random.choice(terms[-4:]) for _ in range(3))
         a, b, c = (builder.values[id] for id in (x, y, z))
