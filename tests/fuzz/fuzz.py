@@ -5,7 +5,6 @@ import argparse
 import collections
 import concurrent.futures
 import dataclasses
-import functools
 import itertools
 import os
 import pathlib
@@ -19,17 +18,12 @@ import numpy as np
 import cases
 import driver as drivers
 from builder import Generator, generate
-from driver import Driver
-from program import Answers, Difference, Program, difference
+from examine import Examiner, refusal
+from program import Answers, Program
 from shrink import shrink
 
 BATCH = 100  # programs a driver process: one cluster for them all
 FULL_REPORTS = 3  # of each kind of failure; of the rest only seeds
-
-# Errors that a program may end with, and in which forms (None: all). What a generator cannot know: whether a placement
-# conflicts with that of an array that has not been computed yet, and whether the blocks that one task needs fit the
-# memory of a device.
-REFUSALS = {"placement conflict": None, "out of memory": ("spilling", "starved")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,93 +44,48 @@ class Batch:
     failures: list[Failure] = dataclasses.field(default_factory=list)
 
 
-def refusal(text: str, form: str) -> str | None:
-    """Which of the permitted errors this is."""
-    return next(
-        (reason for reason, where in REFUSALS.items() if text.startswith(reason) and (where is None or form in where)),
-        None,
-    )
-
-
-def judge(program: Program, answers: Answers, form: str) -> Difference | None:
-    """What is wrong with the answers, apart from permitted errors and what is missing because of them."""
-    refused = [error for error in answers.errors if refusal(error[1], form)]
-    if refused:
-        answers = dataclasses.replace(answers, errors=[e for e in answers.errors if e not in refused], missing=[])
-    return difference(program, answers)
-
-
-def examine(driver: Driver, program: Program) -> Difference | None:
-    """Runs one program by itself."""
-    run = driver.run([program])
-    if run.crash is not None:
-        return Difference("crash", None, run.crash)
-    return judge(program, run.answers[program.seed], driver.form)
-
-
-def find_crash(driver: Driver, programs: Sequence[Program], last: Program) -> list[Program]:
-    """The fewest programs, in their order, after which the driver ends badly: mostly the one that was begun last.
-    Nothing: it did not happen again."""
-    if driver.run([last]).crash:
-        return [last]
-    programs = list(programs[: programs.index(last) + 1])
-    if not driver.run(programs).crash:
-        return []
-    size = len(programs) // 2
-    while size >= 1:  # leave out as many as possible at a time
-        for start in range(0, len(programs), size):
-            fewer = programs[:start] + programs[start + size :]
-            if fewer and driver.run(fewer).crash:
-                programs = fewer
-                break
-        else:
-            size //= 2
-    return programs
-
-
-def run_batch(driver: Driver, seeds: range, generators: Sequence[Generator]) -> Batch:
+def run_batch(examiner: Examiner, seeds: range, generators: Sequence[Generator]) -> Batch:
     prepare_numpy()
     batch = Batch()
     left = [generate(seed, generators) for seed in seeds]
     while left:
-        run = driver.run(left)
-        for program in left:
-            if program.seed in run.answers and not (run.crash and program.seed == list(run.answers)[-1]):
-                _count(batch, program, run.answers[program.seed], driver.form)
-        if run.crash is None:
-            break
-        begun = list(run.answers)
-        last = next((p for p in left if begun and p.seed == begun[-1]), left[0])
-        culprits = find_crash(driver, left, last)
-        seeds_of_it = " ".join(str(program.seed) for program in culprits or [last])
-        again = "" if culprits else ", which did not happen again"
-        batch.failures.append(Failure(last.seed, driver.form, "crash", f"{run.crash}{again}; seeds {seeds_of_it}"))
-        left = left[left.index(last) + 1 :]
+        run = examiner.driver.run(left)
+        done, left = left, []
+        if run.crash is not None:
+            last, culprits = examiner.find_crash(done, run)
+            done, left = done[: done.index(last)], done[done.index(last) + 1 :]
+            seeds_of_it = " ".join(str(program.seed) for program in culprits or [last])
+            again = "" if culprits else ", which did not happen again"
+            text = f"{run.crash}{again}; seeds {seeds_of_it}"
+            batch.failures.append(Failure(last.seed, examiner.form, "crash", text))
+        beside = examiner.beside(done)
+        for program in done:
+            _count(batch, examiner, program, run.answers[program.seed], beside.get(program.seed))
     return batch
 
 
-def _count(batch: Batch, program: Program, answers: Answers, form: str) -> None:
+def _count(batch: Batch, examiner: Examiner, program: Program, answers: Answers, beside: Answers | None) -> None:
     batch.programs += 1
     batch.calls.update(call.name for call in program.calls())
-    batch.refusals.update({reason for _, text in answers.errors if (reason := refusal(text, form))})
-    if wrong := judge(program, answers, form):
+    batch.refusals.update({reason for _, text in answers.errors if (reason := refusal(text, examiner.form))})
+    if wrong := examiner.judge(program, answers, beside):
         kind = f"{wrong.kind} of {wrong.call.name}" if wrong.call else wrong.kind
-        batch.failures.append(Failure(program.seed, form, kind, wrong.detail))
+        batch.failures.append(Failure(program.seed, examiner.form, kind, wrong.detail))
 
 
 def report(failure: Failure, generators: Sequence[Generator], options: argparse.Namespace) -> str:
     """The program, made smaller where it fails again by itself, and how to run it."""
-    driver = Driver(options.driver, failure.form)
+    examiner = Examiner(options.driver, failure.form)
     program = generate(failure.seed, generators)
     lines = [f"{failure.kind}, seed {failure.seed}, form {failure.form}: {failure.text}"]
     again = f"./dev fuzz --seed {failure.seed} --programs 1 --form {failure.form}" + (
         f" --ops {options.ops}" if options.ops else ""
     )
     lines.append(f"  again: {again}")
-    found = examine(driver, program)
+    found = examiner.examine(program)
     if found is None:
         return "\n".join(lines + ["  (not by itself; the program:)", program.text()])
-    program, found = shrink(program, found, functools.partial(examine, driver))
+    program, found = shrink(program, found, examiner.examine)
     lines += [f"  smaller: {found}", program.text()]
     if options.save:
         folder = pathlib.Path(options.save)
@@ -228,7 +177,7 @@ def main() -> int:
 
 
 def _run_numbered(path: str, form: str, start: int, end: int, ops: str | None) -> Batch:
-    return run_batch(Driver(path, form), range(start, end), chosen(ops))
+    return run_batch(Examiner(path, form), range(start, end), chosen(ops))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import compare
 import dtypes
 
 
-@dataclass
+@dataclass(eq=False)
 class Input:
     """An array from memory. `block`: extents of its blocks; None: the library's default."""
 
@@ -33,7 +33,7 @@ class Input:
         return f"x{self.id} = {dtypes.name_of(self.value.dtype)} of shape {self.value.shape}{cut}: {values}"
 
 
-@dataclass
+@dataclass(eq=False)
 class Call:
     """A call of an op. `operands`: ids, None for one that is left out. `reference` takes the operands' values and
     gives the results', an array or several; `check` says whether what came is that."""
@@ -60,7 +60,7 @@ class Call:
         return [np.asarray(array) for array in (made if isinstance(made, (list, tuple)) else [made])]
 
 
-@dataclass
+@dataclass(eq=False)
 class Touch:
     """What is done to an array and leaves its values as they are: persist, drop, or store (through a file, with other
     blocks)."""
@@ -79,7 +79,7 @@ class Touch:
 Command = Input | Call | Touch
 
 
-@dataclass
+@dataclass(eq=False)
 class Program:
     """`fetches`: which results are asked for together, in this order. A program is *fused* where only its ends are
     fetched: what lies between may then be joined into one kernel, or never be made, and NumPy's values are computed
@@ -131,7 +131,8 @@ def encoded(value: object) -> str:
 class Difference:
     """What is wrong with a program's answers, and at which of its calls (None: not known)."""
 
-    kind: str  # "value", "dtype", "shape", "error", "missing" or "crash"
+    # "value", "dtype", "shape", "error", "missing", "crash", or "bits": others than on another form of cluster
+    kind: str
     call: Call | None
     detail: str
 
@@ -169,6 +170,17 @@ def difference(program: Program, answers: Answers) -> Difference | None:
             operands = [values.get(id) for id in call.operands]
             if found := _wrong(call, operands, [answers.results[id] for id in call.results]):
                 return found
+    return None
+
+
+def difference_in_bits(program: Program, answers: Answers, beside: Answers) -> Difference | None:
+    """The first call with a result that has other bits there, where both have one."""
+    for call in program.calls():
+        for id in set(call.results) & answers.results.keys() & beside.results.keys():
+            one, other = answers.results[id], beside.results[id]
+            if one.tobytes() != other.tobytes():
+                apart = f": {one!r} and {other!r}" if one.size <= 10 else ""
+                return Difference("bits", call, f"x{id} has others on another form of cluster{apart}")
     return None
 
 

@@ -74,10 +74,10 @@ def stack_shape(builder: Builder) -> tuple[int, ...]:
     return (0,) if builder.chance(0.05) else builder.shape(builder.one_of(0, 0, 0, 1, 2), 4)
 
 
-def extent(builder: Builder, empty: bool = True) -> int:
+def extent(builder: Builder, dtype: str, empty: bool = True) -> int:
     if empty and builder.chance(0.05):
         return 0
-    return builder.random.randint(1, 70 if builder.sizes.large_extents else 9)
+    return builder.random.randint(1, 70 if builder.sizes.large_extents and dtype in FACTORED else 9)
 
 
 def well_conditioned(builder: Builder, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -99,18 +99,22 @@ def seen_otherwise(builder: Builder, x: int) -> int:
     return x
 
 
-def square(builder: Builder, dtype: str | None = None, empty: bool = True) -> int:
-    n = extent(builder, empty)
-    return seen_otherwise(
-        builder, builder.input_of(well_conditioned(builder, dtype or any_dtype(builder), stack_shape(builder) + (n, n)))
-    )
+def square(builder: Builder, empty: bool = True) -> int:
+    dtype = any_dtype(builder)
+    n = extent(builder, dtype, empty)
+    return seen_otherwise(builder, builder.input_of(well_conditioned(builder, dtype, stack_shape(builder) + (n, n))))
 
 
 def hermitian(builder: Builder) -> int:
     """Positive definite."""
-    dtype, n = builder.random.choice(FACTORED), extent(builder, empty=False)
-    half = double(builder.data(dtype, stack_shape(builder) + (n, n), "normal"))
-    x = builder.input_of((half @ conjugate(half) + 3 * np.eye(n)).astype(dtype))
+    dtype = any_dtype(builder)
+    n = extent(builder, dtype, empty=False)
+    shape = stack_shape(builder) + (n, n)
+    if dtype in CAST:
+        x = builder.input_of(lower_as_hermitian(well_conditioned(builder, dtype, shape)).astype(dtypes.DTYPES[dtype]))
+    else:
+        half = double(builder.data(dtype, shape, "normal"))
+        x = builder.input_of((half @ conjugate(half) + 3 * np.eye(n)).astype(dtype))
     return builder.call("matrix_transpose", [x], np.matrix_transpose)[0] if builder.chance(0.3) else x
 
 
@@ -121,16 +125,31 @@ def lower_as_hermitian(a: np.ndarray) -> np.ndarray:
 
 
 def rectangular(builder: Builder) -> int:
-    n, m = extent(builder, empty=False), extent(builder, empty=False)
+    dtype = any_dtype(builder)
+    n, m = extent(builder, dtype, empty=False), extent(builder, dtype, empty=False)
     if builder.chance(0.4):
         m = builder.random.randint(15, 300 if builder.sizes.large_extents else 40)  # tall: a tree of row blocks
     shape = (m, n) if builder.chance(0.7) else (n, m)
-    return seen_otherwise(
-        builder, builder.input(builder.random.choice(FACTORED), stack_shape(builder) + shape, "normal")
-    )
+    return seen_otherwise(builder, builder.input(dtype, stack_shape(builder) + shape, kind(dtype)))
+
+
+def kind(dtype: str) -> str:
+    """Of the values of a matrix: whole numbers where there are few digits."""
+    return "small" if dtype in CAST else "normal"
 
 
 # ---- ops ----
+
+
+def emit_inverse_power(builder: Builder, name: str) -> None:
+    """Exponents that are not negative are in products.py."""
+    x = square(builder, empty=False)
+    exponent = builder.one_of(-1, -2)
+    if dtypes.is_half(builder.values[x].dtype):
+        raise Skip  # out of their range
+    builder.call(
+        name, [x], lapack(lambda a: np.linalg.matrix_power(a, exponent), same), check=all_near, exact=False, n=exponent
+    )
 
 
 def emit_of_square(builder: Builder, name: str) -> None:
@@ -155,12 +174,11 @@ def emit_solve(builder: Builder, name: str) -> None:
     """solve and solve_triangular."""
     x = square(builder)
     a = builder.values[x]
-    n, stack = a.shape[-1], a.shape[:-2]
+    n, stack, dtype = a.shape[-1], a.shape[:-2], dtypes.name_of(a.dtype)
     if builder.chance(0.3):
         shape = (n,)
     else:
-        shape = builder.one_of(stack, stack, (1,) * len(stack), ()) + (n, extent(builder, empty=False))
-    dtype = dtypes.name_of(a.dtype)
+        shape = builder.one_of(stack, stack, (1,) * len(stack), ()) + (n, extent(builder, dtype, empty=False))
     if dtype in CAST:
         y = builder.input_of(builder.numbers.integers(0, 9, shape).astype(dtypes.DTYPES[builder.random.choice(CAST)]))
     else:
@@ -265,7 +283,8 @@ def emit_svdvals(builder: Builder, name: str) -> None:
 def if_well_conditioned(check: Check) -> Check:
     def checked(outcome: Outcome) -> list:
         a = outcome.operands[0]
-        if a.size and np.linalg.cond(double(a)).max(initial=0) > 100:
+        most = 10 if dtypes.is_half(a.dtype) else 100
+        if a.size and np.linalg.cond(double(a)).max(initial=0) > most:
             raise Incomparable
         return check(outcome)
 
@@ -293,10 +312,11 @@ def all_equal(outcome: Outcome) -> list:
 
 
 def emit_lstsq(builder: Builder, name: str) -> None:
-    dtype, n = builder.random.choice(FACTORED), extent(builder, empty=False)
-    m = n + extent(builder)
-    x = builder.input(dtype, (m, n), "normal")
-    y = builder.input(dtype, (m,) if builder.chance(0.3) else (m, builder.random.randint(1, 4)), "normal")
+    dtype = any_dtype(builder)
+    n = extent(builder, dtype, empty=False)
+    m = n + extent(builder, dtype)
+    x = builder.input(dtype, (m, n), kind(dtype))
+    y = builder.input(dtype, (m,) if builder.chance(0.3) else (m, builder.random.randint(1, 4)), kind(dtype))
 
     def least(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         solution = np.linalg.lstsq(a, b, rcond=None)[0]
@@ -329,6 +349,7 @@ GENERATORS = [
         ("svdvals", 0.2, emit_svdvals),
         ("pinv", 0.2, emit_pinv),
         ("matrix_rank", 0.2, emit_matrix_rank),
+        ("matrix_power", 0.2, emit_inverse_power),
         ("lstsq", 0.3, emit_lstsq),
     )
 ]

@@ -63,8 +63,8 @@ def emit_expand_dims(builder: Builder, name: str) -> None:
 def emit_squeeze(builder: Builder, name: str) -> None:
     x = builder.operand()
     single = [axis for axis, n in enumerate(builder.values[x].shape) if n == 1]
-    axes = builder.random.sample(single, builder.random.randint(0, len(single)))
-    builder.call(name, [x], lambda a: np.squeeze(a, tuple(axes)), axes=axes)
+    axes = None if builder.chance(0.2) else builder.random.sample(single, builder.random.randint(0, len(single)))
+    builder.call(name, [x], lambda a: np.squeeze(a, over(axes)), axes=axes)
 
 
 def emit_broadcast_to(builder: Builder, name: str) -> None:
@@ -169,6 +169,8 @@ def emit_concat(builder: Builder, name: str) -> None:
         for _ in range(builder.random.randint(1, 4))
     ]
     builder.random.shuffle(ids)
+    if builder.chance(0.03):
+        ids *= 30  # joined in groups
     builder.call(name, ids, lambda *arrays: np.concatenate(_alike(arrays), axis=axis), axis=axis)
 
 

@@ -207,19 +207,18 @@ def emit_matrix_power(builder: Builder, name: str) -> None:
 
 def emit_vector_norm(builder: Builder, name: str) -> None:
     def suits(a: np.ndarray) -> bool:
-        return dtypes.is_inexact(a.dtype) and a.size > 0 and dtypes.is_moderate(a, 1e4)
+        return number(a) and a.size > 0 and dtypes.is_moderate(a, 1e4)
 
     x = builder.operand(
         suits,
-        lambda: builder.input(
-            builder.random.choice(dtypes.FLOATS + dtypes.COMPLEX), builder.shape(empty=False), "normal"
-        ),
+        lambda: builder.input(builder.random.choice(dtypes.NUMBERS), builder.shape(empty=False), "normal"),
     )
     axes, keepdims = builder.some_axes(builder.values[x]), builder.chance(0.4)
     ord = builder.one_of(2.0, 2.0, 1.0, INFINITY, -INFINITY, 0.0, 3.0, 0.5, -1.0)
 
     def reference(a: np.ndarray) -> np.ndarray:
-        sizes = np.abs(dtypes.precise(a)).astype(np.longdouble)
+        dtype = dtypes.floating(a.dtype)
+        sizes = np.abs(dtypes.precise(a.astype(dtype))).astype(np.longdouble)
         how = {"axis": over(axes), "keepdims": keepdims}
         if abs(ord) == INFINITY:
             made = sizes.max(**how) if ord > 0 else sizes.min(**how)
@@ -227,7 +226,7 @@ def emit_vector_norm(builder: Builder, name: str) -> None:
             made = (sizes != 0).sum(**how)
         else:
             made = (sizes**ord).sum(**how) ** (1 / np.longdouble(ord))
-        return np.asarray(made).astype(dtypes.parts_dtype(a.dtype))
+        return np.asarray(made).astype(dtypes.parts_dtype(dtype))
 
     half = dtypes.is_half(builder.values[x].dtype)
     builder.call(
