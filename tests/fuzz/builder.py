@@ -31,13 +31,12 @@ class Sizes:
     large_extents: bool = False
 
 
-USUAL = Sizes()
-SIZES = {
-    "usual": (USUAL, 14),
-    "long": (Sizes(calls=(15, 30)), 3),
-    "high-rank": (Sizes(ranks=(2, 3, 5, 6, 7, 8), most_dimensions=MOST_DIMENSIONS), 2),
-    "large": (Sizes(elements=30_000, result_elements=60_000, large_extents=True), 1),
-}
+SIZES = [  # and how often
+    (14, Sizes()),
+    (3, Sizes(calls=(15, 30))),
+    (2, Sizes(ranks=(2, 3, 5, 6, 7, 8), most_dimensions=MOST_DIMENSIONS)),
+    (1, Sizes(elements=30_000, result_elements=60_000, large_extents=True)),
+]
 
 # Around which functions have their edges: signed zeros, overflow, underflow, powers with short ways of their own.
 EDGES = [
@@ -88,10 +87,10 @@ class Builder:
     """A program under construction. `values`: NumPy's, of all arrays so far. `fused`: see Program; then only calls
     whose result is the same to the last bit may be read by others (`exact`)."""
 
-    def __init__(self, seed: int, sizes: Sizes | None = None):
+    def __init__(self, seed: int):
         self.random = random.Random(seed)
         self.numbers = np.random.default_rng(seed)
-        self.sizes = sizes or self.random.choices([s for s, _ in SIZES.values()], [w for _, w in SIZES.values()])[0]
+        self.sizes = self.random.choices([sizes for _, sizes in SIZES], [often for often, _ in SIZES])[0]
         self.fused = self.chance(1 / 3)
         self.program = Program(seed)
         self.values: dict[int, np.ndarray] = {}
@@ -110,9 +109,9 @@ class Builder:
             raise Skip
         return self.random.randrange(-array.ndim, array.ndim)
 
-    def some_axes(self, array: np.ndarray, none_too: bool = True) -> list[int] | None:
+    def some_axes(self, array: np.ndarray) -> list[int] | None:
         """Different axes, some counted from the end; None: all. An empty list now and then."""
-        if none_too and self.chance(0.25):
+        if self.chance(0.25):
             return None
         least = 0 if self.chance(0.07) else min(1, array.ndim)
         chosen = self.random.sample(range(array.ndim), self.random.randint(least, array.ndim))
