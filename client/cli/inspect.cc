@@ -97,10 +97,13 @@ Status explain(Control& control, const WebOptions& dashboard, GraphId graph, For
 Status account(Control& control, GraphId graph, Format format) {
   TW_ASSIGN(const std::vector<Device> devices, devices_of(control));
   TW_ASSIGN(msg::Explanation told, control.explain(graph, true));
-  if (told.outcome.code == Errc::kNotFound)
-    return error(Errc::kNotFound,
-                 "graph " + std::to_string(make_id(0, graph.value)) + " is none that is known");
-  if (!told.outcome.ok()) return error(told.outcome.code, told.outcome.message);
+  if (!told.outcome.ok()) {  // in the number by which it was asked for
+    std::string why = told.outcome.message;
+    const std::string number = std::to_string(graph.value);
+    if (const std::size_t at = why.find(number); at != why.npos)
+      why.replace(at, number.size(), std::to_string(make_id(0, graph.value)));
+    return error(told.outcome.code, why);
+  }
   TW_ASSIGN(const msg::StatusReply status, control.status());
   std::map<WorkerId, std::string> hosts;
   for (const msg::PeerInfo& peer : status.peers) hosts[peer.id] = peer.host_id;

@@ -114,7 +114,8 @@ Array Session::read_raw(const std::string& path, DType dtype, const Shape& shape
   if (options.offset < 0)
     throw ArrayError(Errc::kOutOfRange, what + ": offset " + std::to_string(options.offset));
   try {
-    if (state_->options().inspect) info.stamp = look_at(*state_, ir::FileFormat::kRaw, path, "", what).stamp;
+    if (!options.any_version && state_->options().inspect)
+      info.stamp = look_at(*state_, ir::FileFormat::kRaw, path, "", what).stamp;
   } catch (const ArrayError& e) {
     if (e.code() == Errc::kTimeout)
       throw;  // who does not see it leaves it to workers, whichever version they find

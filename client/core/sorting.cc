@@ -312,9 +312,8 @@ Lines sort_lines(const Array& given, const Array& given_numbers, int axis, bool 
 
 // The first `keep` of each line in order, and their numbers: of each block, then of several of these together, and so on. Few beside the
 // lines of a block.
-Lines best_of(const Array& x, int axis, bool descending, std::int64_t keep) {
+Lines best_of(const Array& x, Grid cuts, int axis, bool descending, std::int64_t keep) {
   Lines best = {x};
-  Grid cuts = client::computed_cuts(x);
   for (;;) {
     best = sort_blocks(best, cuts, axis, descending, true, keep, kSelectFlops);
     cuts = best[0].grid();
@@ -357,9 +356,18 @@ TopK topk(const Array& x, std::int64_t k, int axis, bool largest) {
     const Array none = x.slice(along, 0, 0);
     return {none, none.astype(DType::kInt64)};
   }
-  const ir::DimGrid dim = client::computed_cuts(x).dim(along);
-  const bool few = k <= dim.max_size() / kMostOfBlock && dim.count() <= limits::kMaxExplicitCuts;
-  const Lines best = few ? best_of(x, along, largest, k) : sort_lines(x, {}, along, largest, true);
+  const Grid even = evenly_cut(x, along, true);
+  for (const Grid& cuts : {client::computed_cuts(x), even}) {
+    const ir::DimGrid& dim = cuts.dim(along);
+    if (k > dim.max_size() / kMostOfBlock || dim.count() > limits::kMaxExplicitCuts) continue;
+    const Lines best = best_of(x, cuts, along, largest, k);
+    return {best[0], best[1]};
+  }
+  if (even.dim(along).count() == 1) {
+    const Lines best = sort_blocks({x}, even, along, largest, true, k, kSortFlops);
+    return {best[0], best[1]};
+  }
+  const Lines best = sort_lines(x, {}, along, largest, true);
   return {best[0].slice(along, 0, k), best[1].slice(along, 0, k)};
 }
 

@@ -26,7 +26,7 @@ struct Subscript {
   std::vector<AxisTerm> terms;  // those of integers and ranges, axes in rising order
   // Of the view that these and new axes make, in which picked axes are still whole:
   std::vector<int> new_axes, picked;  // positions, in rising order
-  std::vector<Array> indices;         // one a picked axis: int64, counted from 0
+  std::vector<Array> indices;         // one a picked axis: int64, counted from 0 unless there is one axis
   int place = 0;                      // where the indices' dimensions go among those that are not picked
 };
 
@@ -116,6 +116,20 @@ std::vector<IndexTerm> unmasked(const Array& x, std::span<const IndexTerm> terms
   return out;
 }
 
+Array viewed(const Array& x, const Subscript& s) {
+  Array out = x;
+  // From the last axis on, so that those before it keep their numbers.
+  for (std::size_t i = s.terms.size(); i-- > 0;) {
+    const auto& [axis, term] = s.terms[i];
+    if (const auto* const range = std::get_if<Range>(&term.value()))
+      out = out.slice(axis, range->start, range->stop, range->step);
+    else
+      out = out.at(axis, std::get<std::int64_t>(term.value()));
+  }
+  for (const int axis : s.new_axes) out = out.expand_dims(axis);
+  return out;
+}
+
 // All but the arrays themselves, which are recorded once the rest has been checked.
 Subscript subscript(const Array& x, std::span<const IndexTerm> terms) {
   int named = 0;
@@ -151,26 +165,12 @@ Subscript subscript(const Array& x, std::span<const IndexTerm> terms) {
   for (const auto& [at, indices] : given)
     common = client::value_or_throw(ir::broadcast(common, indices.shape()));
   // take() and put() look at the indices of one axis themselves, where they do anything, and name that axis.
-  if (given.size() == 1 && out.picked.front() == given.front().first && x.size() > 0 &&
+  if (given.size() == 1 && out.picked.front() == given.front().first && viewed(x, out).size() > 0 &&
       (given.front().second.rank() == 1 || out.picked.front() == 0)) {
     out.indices.push_back(client::as_positions(given.front().second));
     return out;
   }
   for (const auto& [at, indices] : given) out.indices.push_back(wrapped(indices, x, at));
-  return out;
-}
-
-Array viewed(const Array& x, const Subscript& s) {
-  Array out = x;
-  // From the last axis on, so that those before it keep their numbers.
-  for (std::size_t i = s.terms.size(); i-- > 0;) {
-    const auto& [axis, term] = s.terms[i];
-    if (const auto* const range = std::get_if<Range>(&term.value()))
-      out = out.slice(axis, range->start, range->stop, range->step);
-    else
-      out = out.at(axis, std::get<std::int64_t>(term.value()));
-  }
-  for (const int axis : s.new_axes) out = out.expand_dims(axis);
   return out;
 }
 

@@ -17,7 +17,6 @@ void within(const std::int64_t* index, std::int64_t n, std::int64_t first, std::
             std::int64_t lo, std::int64_t length, Picks& picks) {
   const Lanes d;
   const auto width = static_cast<std::int64_t>(hn::Lanes(d));
-  static_assert(hn::MaxLanes(Lanes()) <= Picks::kSlack);
   const auto extents = hn::Set(d, extent), los = hn::Set(d, lo), ends = hn::Set(d, lo + length);
   std::int64_t j = 0, count = 0;
   for (; j + width <= n; j += width) {

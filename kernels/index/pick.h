@@ -12,8 +12,8 @@ namespace tilewise::kernels::index {
 
 // One stretch of indices at a time: which of them fall into a block, and where there.
 struct Picks {
-  static constexpr std::int64_t kMost = 1024, kSlack = 16;  // vectors are written whole
-  using List = std::array<std::int64_t, kMost + kSlack>;
+  static constexpr std::int64_t kMost = 1024;
+  using List = std::array<std::int64_t, kMost>;
   List which, where;
   std::int64_t count = 0;
 };
@@ -75,9 +75,11 @@ class Buckets {
       picks.count = 0;
       for (; entry != end && picks.count < Picks::kMost; ++entry) {
         const std::int64_t where = (*entry >> number_bits_) - lo;
-        picks.which[static_cast<std::size_t>(picks.count)] = *entry & number_mask();
+        const std::int64_t number = *entry & number_mask();
+        picks.which[static_cast<std::size_t>(picks.count)] = number;
         picks.where[static_cast<std::size_t>(picks.count)] = where;
-        picks.count += where >= 0 && where < length;
+        // What was not filled may be anything: a step before has failed.
+        picks.count += where >= 0 && where < length && number < count_;
       }
       if (picks.count > 0) visit(picks);
     }

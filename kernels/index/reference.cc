@@ -67,8 +67,9 @@ int take(const tilewise_call_v1* call) {
     return refuse(call, kFailed, "wants int64 indices, one a result along the dimensions from %d on",
                   static_cast<int>(p.axis));
   if (index.data == nullptr || ir::volume(extents(index)) == 0) return 0;
-  if (call->output_count > 1 && (dims != 1 || call->outputs[1].dtype != TILEWISE_INT64 ||
-                                 ir::volume(extents(call->outputs[1])) != index.shape[0]))
+  if (call->output_count > 1 &&
+      (call->output_count > 2 || dims != 1 || call->outputs[1].dtype != TILEWISE_INT64 ||
+       ir::volume(extents(call->outputs[1])) != index.shape[0]))
     return refuse(call, kFailed, "keeps indices of one dimension, as int64");
   if (x.data != nullptr && (x.dtype != out.dtype || x.rank != out.rank - dims + 1 ||
                             without(extents(x), p.axis, 1) != without(wanted, p.axis, dims)))

@@ -85,7 +85,7 @@ int take(const tilewise_call_v1* call) {
   if (index.data == nullptr || all == 0) return 0;
   if (call->output_count > 1) {
     const tilewise_view_v1& parts = call->outputs[1];
-    if (dims != 1 || !is_int64(parts) || volume(parts) != all)
+    if (call->output_count > 2 || dims != 1 || !is_int64(parts) || volume(parts) != all)
       return refuse(call, kFailed, "keeps indices of one dimension, as int64");
     if (Buckets::fit(all, p.extent)) return take_by_parts(call, p);
   }

@@ -56,21 +56,35 @@ void each_line(const tilewise_call_v1* call, int blocks, int axis, const tilewis
   });
 }
 
-// Room for `count` keys, a thread's own, kept from call to call: pages that are new each time cost a fifth of the sort.
-template <class Key> Key* kept_memory(std::int64_t count) {
-  static_assert(alignof(Key) <= alignof(std::max_align_t));
-  thread_local std::vector<std::max_align_t> memory;
-  const std::size_t wanted = static_cast<std::size_t>(count) * sizeof(Key) / sizeof(std::max_align_t) + 1;
-  if (memory.size() < wanted) memory = std::vector<std::max_align_t>(wanted);
-  return reinterpret_cast<Key*>(memory.data());
-}
+// Room for keys: a thread's own, kept from call to call, since pages that are new each time cost a fifth of the sort; of large blocks the
+// call's own.
+template <class Key> class Room {
+ public:
+  explicit Room(std::int64_t count) {
+    static_assert(alignof(Key) <= alignof(std::max_align_t));
+    constexpr std::size_t kMostKept = (std::size_t{64} << 20) / sizeof(std::max_align_t);
+    thread_local std::vector<std::max_align_t> kept;
+    const std::size_t wanted = static_cast<std::size_t>(count) * sizeof(Key) / sizeof(std::max_align_t) + 1;
+    std::vector<std::max_align_t>& memory = wanted > kMostKept ? own_ : kept;
+    if (memory.size() < wanted) memory = std::vector<std::max_align_t>(wanted);
+    keys_ = reinterpret_cast<Key*>(memory.data());
+  }
+  Key* keys() const { return keys_; }
+
+ private:
+  std::vector<std::max_align_t> own_;
+  Key* keys_;
+};
+
+// Keys that select() wants room for.
+constexpr std::int64_t room_to_select(std::int64_t kept) { return 2 * kept + 2 * kSkipped; }
 
 // The first `kept` of a line in order, as keys. Only what may be among them is looked at more than once: most of a long line that is in no
 // order is read at the speed of memory.
-template <class By, class T> typename By::Key* select(const Line<const T>& line, std::int64_t kept) {
+template <class By, class T>
+void select(const Line<const T>& line, std::int64_t kept, typename By::Key* keys) {
   using Key = typename By::Key;
-  const std::int64_t room = 2 * kept + 2 * kSkipped;
-  Key* const keys = kept_memory<Key>(room);
+  const std::int64_t room = room_to_select(kept);
   std::int64_t count = 0;
   bool full = false;  // so many have been seen; others come before keys[kept - 1] or not at all
   const auto cut = [&] {
@@ -87,7 +101,6 @@ template <class By, class T> typename By::Key* select(const Line<const T>& line,
     if (count > room - kSkipped) cut();
   }
   cut();
-  return keys;
 }
 
 template <class By, class T> void sort_lines(const tilewise_call_v1* call, int axis) {
@@ -95,13 +108,19 @@ template <class By, class T> void sort_lines(const tilewise_call_v1* call, int a
   const tilewise_view_v1 &x = call->inputs[0], &out = call->outputs[0];
   const std::int64_t n = x.shape[axis], kept = out.shape[axis];
   const bool in_place = !By::kNumbered && n == kept && (out.strides[axis] == 1 || n == 1);
+  const bool selects = By::kNumbered && kept > 0 && kept <= n / kMostSelected;
+  const Room<Key> room(in_place ? 0 : selects ? room_to_select(kept) : n);
   each_line<By, T>(call, 1, axis, out, call->outputs[By::kNumbered ? 1 : 0],
                    [&](const std::vector<Line<const T>>& from, const Line<T>& to) {
-                     if constexpr (By::kNumbered)
-                       if (kept > 0 && kept <= n / kMostSelected)
-                         return to.template set<By>(0, kept, select<By>(from[0], kept));
-                     Key* keys = in_place ? reinterpret_cast<Key*>(to.at) : kept_memory<Key>(n);
-                     sort_line<By>(from, keys);
+                     Key* const keys = in_place ? reinterpret_cast<Key*>(to.at) : room.keys();
+                     if constexpr (By::kNumbered) {
+                       if (selects)
+                         select<By>(from[0], kept, keys);
+                       else
+                         sort_line<By>(from, keys);
+                     } else {
+                       sort_line<By>(from, keys);
+                     }
                      to.template set<By>(0, kept, keys);
                    });
 }
@@ -113,7 +132,8 @@ template <class By, class T> void deal_lines(const tilewise_call_v1* call, const
   const tilewise_view_v1 out = lines_of(call->outputs[0]),
                          numbers = lines_of(call->outputs[By::kNumbered ? 1 : 0]);
   const std::int64_t all = out.shape[axis], length = all / p.columns;
-  Key* const keys = kept_memory<Key>(all);
+  const Room<Key> room(all);
+  Key* const keys = room.keys();
   each_line<By, T>(call, By::kNumbered ? 1 : call->input_count, axis, out, numbers,
                    [&](const std::vector<Line<const T>>& from, const Line<T>& to) {
                      const std::int64_t n = sort_line<By>(from, keys);

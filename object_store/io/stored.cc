@@ -54,11 +54,17 @@ Status same(const std::string& path, ir::DType dtype, const ir::Shape& shape, ir
                                            ir::to_string(shape) + " and " + std::string(ir::name_of(dtype)));
 }
 
-// After its blocks were read: then they were that version's.
-Status check_version(const std::string& path, const FileStamp& stamp) {
-  TW_ASSIGN(const File file, File::open(path, O_RDONLY));
-  TW_ASSIGN(const FileStamp now, file.stamp());
-  return check_stamp(path, now, stamp);
+// What `read` does with the version of a file that is meant: another one, before or after, is what an error is about.
+template <class Read> Status of_version(const std::string& path, const FileStamp& stamp, Read&& read) {
+  const auto check = [&]() -> Status {
+    TW_ASSIGN(const File file, File::open(path, O_RDONLY));
+    TW_ASSIGN(const FileStamp now, file.stamp());
+    return check_stamp(path, now, stamp);
+  };
+  TW_TRY(check());
+  const Status done = read();
+  TW_TRY(check());
+  return done;
 }
 
 }  // namespace
@@ -76,8 +82,14 @@ Result<ir::FileInfo> inspect(ir::FileFormat format, const std::string& path, con
       return out;
     }
     case ir::FileFormat::kZarr: {
-      TW_ASSIGN(const ZarrInfo info, read_zarr_info(path));
-      TW_ASSIGN(const FileStamp stamp, stamp_of(zarr_metadata_file(path, info)));
+      // Which file says it is known when it has been read; another may have taken its place by the time its stamp is known.
+      TW_ASSIGN(ZarrInfo info, read_zarr_info(path));
+      FileStamp stamp;
+      for (ZarrInfo before; before != info;) {
+        before = info;
+        TW_ASSIGN(stamp, stamp_of(zarr_metadata_file(path, info)));
+        TW_ASSIGN(info, read_zarr_info(path));
+      }
       out.dtype = info.dtype;
       out.shape = info.shape;
       out.chunk = info.chunk;
@@ -85,8 +97,8 @@ Result<ir::FileInfo> inspect(ir::FileFormat format, const std::string& path, con
       return out;
     }
     case ir::FileFormat::kHdf5: {
-      TW_ASSIGN(const Hdf5Info info, read_hdf5_info(path, dataset));
       TW_ASSIGN(const FileStamp stamp, stamp_of(path));
+      TW_ASSIGN(const Hdf5Info info, read_hdf5_info(path, dataset));
       out.dtype = info.dtype;
       out.shape = info.shape;
       out.chunk = info.chunk;
@@ -107,12 +119,12 @@ Status read_stored(std::string_view params, ir::DType dtype, const ir::Shape& sh
   if (p.format == "zarr") {
     TW_ASSIGN(const ZarrInfo info, parse_zarr(p.rest, p.path));
     TW_TRY(same(p.path, dtype, shape, info.dtype, info.shape));
-    TW_TRY(read_zarr_block(p.path, info, box, out));
-    return check_version(zarr_metadata_file(p.path, info), p.stamp);
+    return of_version(zarr_metadata_file(p.path, info), p.stamp,
+                      [&] { return read_zarr_block(p.path, info, box, out); });
   }
   if (p.format == "hdf5") {
-    TW_TRY(read_hdf5_block(p.path, p.rest, dtype, shape, box, out));
-    return check_version(p.path, p.stamp);
+    return of_version(p.path, p.stamp,
+                      [&] { return read_hdf5_block(p.path, p.rest, dtype, shape, box, out); });
   }
   return error(Errc::kInvalidArgument, p.path + ": no such file format");
 }

@@ -76,23 +76,33 @@ Result<std::int64_t> File::size() const {
   return std::int64_t{st.st_size};
 }
 
+namespace {
+
+Result<FileStamp> stamp_in(const struct stat& st, const std::string& path) {
+  if (!S_ISREG(st.st_mode)) return error(Errc::kInvalidArgument, path + ": not a regular file");
+  constexpr std::int64_t kMost = INT64_MAX / kSecond - 1;  // whatever a file system makes of its clock
+  return FileStamp{st.st_size,
+                   std::clamp<std::int64_t>(st.st_mtim.tv_sec, -kMost, kMost) * kSecond + st.st_mtim.tv_nsec};
+}
+
+}  // namespace
+
 Result<FileStamp> File::stamp() const {
   struct stat st {};
   if (fstat(fd_, &st) != 0) return file_error(errno, path_, "fstat");
-  if (!S_ISREG(st.st_mode)) return error(Errc::kInvalidArgument, path_ + ": not a regular file");
-  return FileStamp{st.st_size, st.st_mtim.tv_sec * kSecond + st.st_mtim.tv_nsec};
+  return stamp_in(st, path_);
 }
 
 Result<FileStamp> stamp_of(const std::string& path) {
-  constexpr TimeNs kGrain =
-      20 * kMillisecond;  // of file systems' clocks, which tick with the kernel's; twice that
+  constexpr TimeNs kGrain = 20 * kMillisecond;  // of clocks that tick with the kernel's; twice that and more
   for (int tries = 0;; ++tries) {
-    TW_ASSIGN(const File file, File::open(path, O_RDONLY));
-    TW_ASSIGN(const FileStamp stamp, file.stamp());
+    struct stat st {};
+    if (stat(path.c_str(), &st) != 0) return file_error(errno, path, "cannot open");
+    TW_ASSIGN(const FileStamp stamp, stamp_in(st, path));
     const TimeNs age = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count() -
                        stamp.changed_ns;
-    if (age < 0 || age > kGrain || tries == 5) return stamp;
-    std::this_thread::sleep_for(std::chrono::nanoseconds(kGrain - age + 1));
+    if (age > kGrain || tries == 5) return stamp;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(kGrain, kGrain - age + 1)));
   }
 }
 
@@ -105,7 +115,7 @@ std::string text_of(const FileStamp& stamp) {
   if (gmtime_r(&seconds, &utc) != nullptr)
     std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", utc.tm_year + 1900,
                   utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
-                  static_cast<int>(stamp.changed_ns % kSecond / kMillisecond));
+                  static_cast<int>(std::abs(stamp.changed_ns % kSecond / kMillisecond)));
   return std::to_string(stamp.bytes) + " bytes of " + text;
 }
 

@@ -121,6 +121,17 @@ TEST_CASE("the first message must be Join, and there is one") {
   CHECK(w.count<msg::Welcome>(2) == 1);
 }
 
+TEST_CASE("a welcome says how many are told of next") {
+  World w;
+  CHECK(w.join(1, w.worker(1)).introduced == 0);
+  CHECK(w.join(2, w.worker(1)).introduced == 1);
+  CHECK(w.join(3, w.client()).introduced == 2);
+  CHECK(w.join(4, w.client()).introduced == 2);  // clients do not hear of each other
+  CHECK(w.join(5, w.worker(1)).introduced == 4);
+  w.drop(1);
+  CHECK(w.join(6, w.client()).introduced == 2);
+}
+
 TEST_CASE("messages of the wrong role, from the dead and from nowhere change nothing") {
   World w;
   w.add_worker(1, 1);

@@ -83,8 +83,8 @@ TEST_CASE("copies that stay make room for what is needed") {
   // More than what is left beside those copies, on the devices that do not own w.
   const std::vector<Device> devices = session.devices();
   const Mesh others({devices[1], devices[2]}, {{"x", 2}});
-  CHECK_THROWS_WITH_AS(Mesh({devices[1], devices[1]}, {{"x", 2}}),
-                       doctest::Contains("is in the mesh twice"), ArrayError);
+  CHECK_THROWS_WITH_AS(Mesh({devices[1], devices[1]}, {{"x", 2}}), doctest::Contains("is in the mesh twice"),
+                       ArrayError);
   Array large = (session.ones({24 * rows}, {.block = {rows}}) * 3.0).on(others, {"x"});
   large.persist().wait();
   CHECK(sum(large).item<double>() == 72.0 * static_cast<double>(rows));

@@ -22,6 +22,7 @@ void World::take_turn(int index) {
   Worker& worker = *workers_[static_cast<std::size_t>(index)];
   if (!worker.alive || worker.heard.empty()) return;  // it has had one meanwhile
   if (stands_still(worker.welcome.you.value, [this, index] { take_turn(index); })) return;
+  outcome_.covered["steps of a worker of more than one event"] += worker.heard.size() > 1;
   if (!ends_fenced(index)) step_worker(index);
 }
 

@@ -96,7 +96,6 @@ void World::step_worker(int index, std::vector<worker::Event> then) {
   note_spared(index);
   std::vector<worker::Event> events = std::exchange(worker.heard, {});
   std::ranges::move(then, std::back_inserter(events));
-  outcome_.covered["steps of a worker of more than one event"] += events.size() > 1;
   worker::Actions actions;
   worker.core->step(events, now_, actions);
   worker.core->check_invariants();

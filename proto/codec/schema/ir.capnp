@@ -130,7 +130,7 @@ struct Op {
       dataOffset @17 :Int64;      # bytes before the first element
       fortranOrder @18 :Bool;
       token @19 :UInt64;          # writing: names the temporary file
-      fileBytes @35 :Int64;       # reading: of the version that is meant, with its time of modification; -1: whichever is there
+      fileBytes @35 :Int64 = -1;  # reading: of the version that is meant, with its time of modification; -1: whichever is there
       fileChangedNs @36 :Int64;
     }
     call :group {

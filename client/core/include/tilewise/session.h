@@ -26,7 +26,7 @@ struct SessionOptions {
   // 1 to 10,000; kInvalidArgument from whatever computes, otherwise.
   std::uint32_t weight = 100;
   Duration timeout{0};  // of every wait that names none; 0: for ever
-  // Looks at a file where the client can see it (io::inspect); load_npy, read_zarr and read_hdf5 are kUnsupported without. Called
+  // Looks at a file where the client can see it (io::inspect); load_npy, read_zarr and read_hdf5 are kUnsupported without, read_raw reads whatever is there. Called
   // on a thread of its own, which nobody waits for longer than `timeout` (5 minutes without one): kTimeout then. That thread may
   // outlive the session, so the function owns what it uses.
   std::function<Result<ir::FileInfo>(ir::FileFormat format, const std::string& path,
@@ -65,6 +65,7 @@ struct BlockOptions {
 struct RawOptions {
   std::int64_t offset = 0;  // bytes before the first element
   Shape block = {};
+  bool any_version = false;  // the file may change meanwhile, as one does that others append to
 };
 struct MemoryOptions {
   Shape block = {};
@@ -205,7 +206,9 @@ class Session {
   // The blocks of an array that this process can read in place: those in the memory of an embedded cluster, or of workers on this
   // host. Nothing is copied; an array that is not held is computed first. Throws what get() throws; kUnsupported for views.
   AddressableBlocks addressable_blocks(const Array& array, const WaitOptions& options = {}) const;
-  // The file at `path`, as workers see it; read when needed, block by block. Little-endian (kUnsupported otherwise), in C or Fortran order.
+  // The file at `path`, as workers see it; read when needed, block by block: once more where a worker is lost. What was written over
+  // meanwhile (another size or time of modification; of Zarr of its metadata) is not read: kNotFound, "has been changed since". That
+  // goes for all four formats; persist() and forget the file, or save elsewhere. Little-endian (kUnsupported otherwise), in C or Fortran order.
   Array load_npy(const std::string& path, const BlockOptions& options = {}) const;
   // The Zarr array in the folder `path`, version 2 or 3, sharded or not; codecs none, gzip, zlib, zstd, blosc, crc32c,
   // transpose. Workers read their own blocks, when needed. Blocks may lie across chunks, but then a chunk is read, and

@@ -44,8 +44,8 @@ class File {
   int fd_;
 };
 
-// Of the file that has this name. One that has just been changed is looked at again for some hundredths of a second, until a later change
-// would have another time: clocks of file systems are coarse.
+// Of the file that has this name. One that has just been changed is looked at again for up to a tenth of a second, until a later change
+// would have another time: clocks of file systems tick a few hundred times a second (those that count seconds tell less).
 Result<FileStamp> stamp_of(const std::string& path);
 // kNotFound, naming both versions, where `now` is another one than `then`.
 Status check_stamp(const std::string& path, const FileStamp& now, const FileStamp& then);
