@@ -112,7 +112,7 @@ void give_up(State& s, OpRecord& op, const msg::Outcome& why) {
     c.files.erase(std::exchange(array.file, 0));
     array.anchor = false;
   }
-  op.past_s = op.work_s, op.past_ops = 1;  // tried again after as much more
+  forget_past(op);
 }
 
 void file_op_ended(State& s, const Checkpoints::Ended& ended) {
@@ -187,6 +187,12 @@ bool write_unasked(State& s, const OpRecord& head, std::vector<msg::Plan>& plans
   }
   c.files.merge(files);
   return true;
+}
+
+bool writes_later(const State& s) {
+  const Checkpoints& c = s.checkpoints;
+  if (s.options.checkpoint_dir.empty()) return false;
+  return under_way(c) > 0 || (c.without.empty() && (!c.made || !c.unseen.empty()));
 }
 
 bool on_disk(const State& s, const ArrayRecord& array) {

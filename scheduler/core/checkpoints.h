@@ -54,6 +54,8 @@ struct Checkpoints {
 
 // Begins to write the op's results that are held, each into a file of its own. False: not all of them can be written now, and none is.
 bool write_unasked(State& s, const OpRecord& head, std::vector<msg::Plan>& plans);
+// That could change soon: others are being written, or the folder is being looked at.
+bool writes_later(const State& s);
 bool on_disk(const State& s, const ArrayRecord& array);
 // The op reads the file from now on, not what the array was made from. Only once it is there.
 void turn_to_file(State& s, OpRecord& op);

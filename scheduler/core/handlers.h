@@ -86,7 +86,6 @@ std::int64_t room_of(
     const Device& device);  // what it may still take: most of what it has free, in memory and on disk
 
 // lineage.cc
-void note_past(State& s, OpRecord& op, double work_s);  // what it would take to make its results again
 // Of these arrays those whose past is too long get a second copy, with the other results of their ops; workers are still to be told.
 std::vector<msg::Plan> anchor_some(State& s, const std::vector<ArrayId>& arrays);
 void cut_past(State& s, OpRecord& op);      // that makes anchors, when they have their copies

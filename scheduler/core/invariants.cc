@@ -405,7 +405,7 @@ void mix(Digest& d, const GraphRecord& graph) {
 void mix(Digest& d, const OpRecord& op) {
   d.mix(op.id.value), d.mix(op.graph.value), d.mix(op.position), d.mix(op.finished), d.mix(op.of.value);
   d.mix(op.retired), d.mix(op.doomed), d.mix(op.moved), d.mix(op.moved_failed), d.mix(op.cut),
-      d.mix(static_cast<std::uint64_t>(op.past_ops));
+      d.mix(op.tried);
   d.mix(ir::digest(op.op, true));
   mix(d, op.placement);
   for (const OpShare& share : op.shares) {

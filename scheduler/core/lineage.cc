@@ -1,58 +1,67 @@
-// Lineage that does not grow for ever. Each op knows about what it would take to make its results again, with everything before
-// that is not safe: a sum over what it reads, so too much where paths meet. Where that is beyond the limits for an array that is
-// held, and a walk confirms it, the array becomes an *anchor*: it gets a second copy (copies.cc), or goes to disk where no other worker
-// can take one (checkpoints.h), and once it has that its op lets go of what it read. What is made from an anchor is made again from
-// there, no further; so it stays as long as that may have to be done, also when its session has let it go. Of several results of one op
-// all that are held become anchors together, with their second copies on the same devices: only who has all of them can stand in for
-// who made them. The past is cut when nobody reads the others any more.
+// Lineage that does not grow for ever. Where the past of an array that is held is too long (past.h), it becomes an *anchor*: it gets a
+// second copy (copies.cc), or goes to disk where no other worker can take one (checkpoints.h), and once it has that its op lets go of what
+// it read. What is made from an anchor is made again from there, no further; so it stays as long as that may have to be done, also when
+// its session has let it go. Of several results of one op all that are held become anchors together, with their second copies on the
+// same devices: only who has all of them can stand in for who made them. The past is cut when nobody reads the others any more.
 #include "graphs.h"
 #include "handlers.h"
 
 #include <algorithm>
+#include <set>
+#include <span>
 
 namespace tilewise::scheduler {
 namespace {
-
-constexpr double kMost = 1e12;  // seconds, ops: sums of sums stay finite
-
-bool beyond(const Options& options, double seconds, std::int64_t ops) {
-  return seconds * 1e9 > static_cast<double>(options.max_recompute_ns) ||
-         ops > static_cast<std::int64_t>(options.max_recompute_ops);
-}
-
-// The ops that would have to be run before this one, each once.
-std::vector<OpId> before(const State& s, const OpRecord& op) {
-  std::vector<OpId> out;
-  for (const ir::Operand& operand : op.op.operands) {
-    const ArrayRecord* array = op.cut ? nullptr : s.arrays.find(ArrayId{operand.array});
-    if (array == nullptr || array->anchor) continue;
-    if (std::find(out.begin(), out.end(), array->producer) == out.end()) out.push_back(array->producer);
-  }
-  return out;
-}
 
 template <class F> void for_each_result(State& s, const OpRecord& op, F&& visit) {
   for (const ir::OutputSpec& output : op.op.outputs) visit(s.arrays.at(ArrayId{output.array}));
 }
 
-// Counts each op once, and notes what it finds.
-bool confirm(State& s, OpRecord& op) {
-  std::set<OpId> seen{op.id};
-  std::vector<OpId> work{op.id};
-  double seconds = 0;
-  while (!work.empty()) {
-    const OpRecord& next = s.ops.at(work.back());
-    work.pop_back();
-    seconds += next.work_s;
-    if (beyond(s.options, seconds, static_cast<std::int64_t>(seen.size()))) return true;
-    for (const OpId id : before(s, next)) {
-      if (seen.insert(id).second) work.push_back(id);
+// Decides, in their order, which of these ops have pasts that are too long, each as if those before it that have were anchors already.
+// After one that has, half of that is too long: arrays that are made anew together are then copied together, and all of them start anew.
+// Else those that happen to be a little below the limit would stay there, and with them the pasts of all that reads them, so that
+// the others were copied at each request.
+class Choice {
+ public:
+  explicit Choice(State& s) : s_(s) {}
+
+  std::vector<OpId> of(std::vector<OpId> ops) {
+    while (!ops.empty()) {
+      const std::span<const OpId> all = ops, first = all.first(std::min(all.size(), PastWalk::kMost));
+      std::vector<OpId> left = decide(first);
+      const auto others = all.subspan(first.size());
+      left.insert(left.end(), others.begin(), others.end());
+      ops = std::move(left);
     }
+    for (const OpId id : chosen_) s_.ops.at(id).past.chosen = false;
+    std::sort(chosen_.begin(), chosen_.end());
+    return std::move(chosen_);
   }
-  op.past_s = seconds;
-  op.past_ops = static_cast<std::int64_t>(seen.size());
-  return false;
-}
+
+ private:
+  // As many as a walk can tell apart. Those that read, however indirectly, what has been chosen meanwhile are counted again.
+  std::vector<OpId> decide(std::span<const OpId> ops) {
+    const PastWalk walk(s_, ops, chosen_.empty() ? PastWalk::Limit::kWhole : PastWalk::Limit::kHalf);
+    std::vector<OpId> again;
+    std::uint64_t changed = 0;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      OpRecord& op = s_.ops.at(ops[i]);
+      if ((changed >> i & 1) != 0) {
+        again.push_back(op.id);
+      } else if (walk.too_long(i) || (!chosen_.empty() && walk.length(i).too_long(half_of(s_.options)))) {
+        chosen_.push_back(op.id);
+        op.past.chosen = true;
+      } else {
+        continue;
+      }
+      changed |= walk.counts_for(op);
+    }
+    return again;
+  }
+
+  State& s_;
+  std::vector<OpId> chosen_;
+};
 
 // Its data has to stay only for what its session has let go of.
 void let_go(State& s, ArrayRecord& array) {
@@ -93,32 +102,29 @@ void cut(State& s, OpRecord& op) {
 
 }  // namespace
 
-void note_past(State& s, OpRecord& op, double work_s) {
-  op.work_s = std::min(work_s, kMost);
-  double seconds = op.work_s, ops = 1;
-  for (const OpId id : before(s, op)) {
-    const OpRecord& producer = s.ops.at(id);
-    seconds += producer.past_s;
-    ops += static_cast<double>(producer.past_ops);
-  }
-  op.past_s = std::min(seconds, kMost);
-  op.past_ops = static_cast<std::int64_t>(std::min(ops, kMost));
-}
-
 std::vector<msg::Plan> anchor_some(State& s, const std::vector<ArrayId>& arrays) {
   std::vector<msg::Plan> plans;
   if (s.options.max_recompute_ns == 0) return plans;
+  std::vector<OpId> ops;
+  std::set<OpId> once;
+  bool any = false;
   for (const ArrayId id : arrays) {
-    ArrayRecord* array = s.arrays.find(id);
+    const ArrayRecord* array = s.arrays.find(id);
     if (array == nullptr || array->anchor || !array->held) continue;
-    OpRecord& op = s.ops.at(array->producer);
-    if (op.op.operands.empty() || !beyond(s.options, op.past_s, op.past_ops) || !confirm(s, op)) continue;
-    if (!copy_unasked(s, op, plans) && !write_unasked(s, op, plans)) {  // tried again after as much more
-      op.past_s = op.work_s, op.past_ops = 1;
-      continue;
-    }
-    for_each_result(s, op, [](ArrayRecord& result) { result.anchor = result.held; });
-    cut_past(s, op);  // it may have had its copies before
+    const OpRecord& op = s.ops.at(array->producer);
+    if (op.op.operands.empty() || op.tried || !op.past.most.too_long(half_of(s.options))) continue;
+    if (once.insert(op.id).second) ops.push_back(op.id);
+    any = any || op.past.most.too_long(limit_of(s.options));
+  }
+  if (!any) return plans;
+  for (const OpId id : Choice(s).of(std::move(ops))) {
+    OpRecord& op = s.ops.at(id);
+    if (copy_unasked(s, op, plans) || write_unasked(s, op, plans)) {
+      for_each_result(s, op, [](ArrayRecord& result) { result.anchor = result.held; });
+      cut_past(s, op);  // it may have had its copies before
+    } else if (!writes_later(s)) {
+      forget_past(op);
+    }  // else it is the next request's turn
   }
   return plans;
 }
@@ -147,6 +153,7 @@ void cut_past(State& s, OpRecord& op) {
       result.anchor = false;
       if (result.unnamed) let_go(s, result);
     });
+    s.pasts.known = false;  // of what is made from it: longer
     return;
   }
   if (!to_come && !read) cut(s, op);

@@ -11,7 +11,7 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::uint32_t kFormat = 25;
+constexpr std::uint32_t kFormat = 26;
 
 // Writes to `out` or, where that is null, reads from `in`. After the first mismatch everything reads as zero.
 class Archive {
@@ -276,8 +276,8 @@ template <class A> void fields(A& a, OpShare& x) {
 template <class A> void fields(A& a, OpRecord& x) {
   std::string why(x.decision.why);
   a(x.id, x.graph, x.position, x.points, x.load_bytes, x.shares, x.completed, x.failed, x.finished, x.of,
-    x.layers, x.retired, x.forgotten, x.doomed, x.moved, x.moved_failed, x.cut, x.level_ns, x.work_s,
-    x.past_s, x.past_ops, why, x.decision.seconds, x.decision.moved_bytes, x.inputs, x.began, x.ended);
+    x.layers, x.retired, x.forgotten, x.doomed, x.moved, x.moved_failed, x.cut, x.tried, x.level_ns, x.work_s,
+    why, x.decision.seconds, x.decision.moved_bytes, x.inputs, x.began, x.ended);
   msg::Message m;
   if (a.writing()) {
     msg::Plan plan{x.graph, 0, {{x.id, x.op, x.placement, false, {}}}};

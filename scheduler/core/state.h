@@ -10,6 +10,7 @@
 #include "by_id.h"
 #include "checkpoints.h"
 #include "history.h"
+#include "past.h"
 #include "rebalance.h"
 #include "removals.h"
 #include "replay.h"
@@ -176,10 +177,10 @@ struct OpRecord {
   // What it read is not kept for its sake any more: there are two copies of what it made, or a file.
   bool cut = false;
   std::int64_t level_ns = 0;  // of the plan (place/levels.h)
-  double work_s = 0;          // about what it takes to run it
-  double past_s =
-      0;  // about what it would take to make it again, with all before it that is not safe; or more
-  std::int64_t past_ops = 0;  // likewise, in ops
+  // Its past was too long, and it could get no copy and no file: what is made from it is tried when that is as much further on.
+  bool tried = false;
+  double work_s = 0;  // about what it takes to run it
+  PastNote past;
   struct {
     std::string_view why;  // a policy's name, which outlives everything
     double seconds = 0, moved_bytes = 0;
@@ -365,6 +366,7 @@ struct State {
   place::Speeds speeds;
   PlanCache plans;
   mutable ir::GeometryCache geometries;  // a cache: nothing is decided by what it has
+  Pasts pasts;                           // likewise
   bool started = false;
   TimeNs start = 0, now = 0;
 

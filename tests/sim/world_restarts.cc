@@ -50,9 +50,9 @@ void World::note_counts() {
   const scheduler::Counters now = scheduler_->counters(), before = std::exchange(counted_, now);
   // All of them by position, so that a new one does not compile until it is looked at here.
   const auto& [silent, overdue, deaf, losses_on_losses, surveys_overtaken, newcomers_asked, late_answers,
-               lost_points, cut_answers, passes_given_up, given_up, postponed, words_missed, clients_missed] =
-      now;
-  (void)lost_points;  // what recoveries cost, no branch
+               lost_points, cut_answers, passes_given_up, given_up, postponed, words_missed, clients_missed,
+               past_walked] = now;
+  (void)lost_points, (void)past_walked;  // what recoveries and lineage cost, no branches
   Counts& covered = outcome_.covered;
   covered["declared lost for silence"] += silent - before.silent;
   covered["declared lost after a lease"] += overdue - before.overdue;

@@ -136,6 +136,8 @@ struct Counters {
   std::int64_t postponed = 0;        // messages of clients that waited for a worker
   std::int64_t words_missed = 0;     // recoveries that did not wait any longer for a supervisor
   std::int64_t clients_missed = 0;   // likewise for a client
+  std::int64_t past_walked =
+      0;  // ops looked at to find out how long the pasts of others are: not seldom, but not too often
 };
 
 // So many of each are kept: those that are there, and those that are gone and still named.
