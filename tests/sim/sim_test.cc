@@ -487,7 +487,7 @@ TEST_CASE("rare branches are reached by worlds that are known for them") {
       {"refused: device error", "pinned", {1920, 2742}, "disk_fails=0.3"},
       {"failed copies within memory", "spill", {2248, 2424, 2990}},
       {"failed reads from disk", "crowds", {292, 333}},
-      {"killed while it read a checkpoint", "files", {278, 304}},
+      {"killed while it read a checkpoint", "files", {609, 1448}},
       {"refused: task failed", "trees", {115, 153}},
       {"refused: task failed", "spill", {15}},
   };
