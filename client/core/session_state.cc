@@ -178,13 +178,14 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
   const std::scoped_lock lock(mutex_);
   if (lost_.code != Errc::kOk) throw ArrayError(lost_);
   flush_releases(true);
-  if (wish.fetch.empty() && wish.run.empty() && wish.hold.size() == 1 && options.copies == 1) {
+  if (wish.fetch.empty() && wish.run.empty() && wish.hold.size() == 1 && options.copies == 1 &&
+      graph_.remote(wish.hold[0])) {
     // Being persisted already: the same end, not an empty request that would end before it.
     for (const auto& [number, running] : requests_) {
       const auto& holds = running->submission.holds;
       const bool same =
           std::any_of(holds.begin(), holds.end(), [&](const auto& h) { return h.key == wish.hold[0]; });
-      if (same && graph_.remote(wish.hold[0]) && !running->finished.load(std::memory_order_relaxed)) {
+      if (same && !running->finished.load(std::memory_order_relaxed)) {
         return Future(shared_from_this(), running);
       }
     }
@@ -210,6 +211,7 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
   }
   request->submission = std::move(submission);
   requests_.emplace(request->number, request);
+  if (!request->targets.empty()) fetching_.insert(request->number);
   unreplied_.fetch_add(1, std::memory_order_release);
   endpoint_.send(std::move(submit));
   return Future(shared_from_this(), std::move(request));
@@ -354,7 +356,12 @@ void SessionState::finish_locked(Request& request, Error error) {
   request.finished.store(true, std::memory_order_release);
   request.changed.notify_all();
   // Otherwise the scheduler's last word, or the loss of it, removes it: what it holds is settled then.
-  if (request.graph_done) requests_.erase(request.number);
+  if (request.graph_done) remove(request.number);
+}
+
+void SessionState::remove(std::uint64_t request) {
+  requests_.erase(request);
+  fetching_.erase(request);
 }
 
 void SessionState::abandon(Request& request, Error error) {
@@ -431,7 +438,7 @@ void SessionState::on_reply(msg::SubmitReply reply) {
       request->graph_done = true;
       request->needs = std::move(reply.needs);
       finish_locked(*request, std::move(why));
-      requests_.erase(reply.request);
+      remove(reply.request);
     } else if (request->announced) {
       adopt(*request, reply);
     }
@@ -480,8 +487,10 @@ void SessionState::on_done(msg::GraphDone done) {
   request->graph_done = true;
   if (!request->submission.holds.empty()) {
     // What later ones fetch of it is there only now.
-    for (auto later = requests_.upper_bound(done.request); later != requests_.end(); ++later)
-      if (later->second->fetches_from(*request)) later->second->moved_at = monotonic_now();
+    for (auto later = fetching_.upper_bound(done.request); later != fetching_.end(); ++later) {
+      Request& fetch = *requests_.at(*later);
+      if (fetch.fetches_from(*request)) fetch.moved_at = monotonic_now();
+    }
   }
   // Once it is finished, who waited for it reads without the lock (check).
   if (!request->finished.load(std::memory_order_relaxed)) request->needs = std::move(done.needs);
@@ -496,7 +505,7 @@ void SessionState::on_done(msg::GraphDone done) {
     request->progress = {done.tasks, done.tasks};
   }
   if (done.outcome.ok() && request->targets_left == 0) finish_locked(*request, {Errc::kOk, {}});
-  if (request->finished.load(std::memory_order_relaxed)) requests_.erase(done.request);
+  if (request->finished.load(std::memory_order_relaxed)) remove(done.request);
   heard_end_.notify_all();
 }
 

@@ -101,6 +101,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   void delivered(Request& request);            // all that it fetches is here
   void finish(Request& request, Error error);  // once; the second is ignored
   void finish_locked(Request& request, Error error);
+  void remove(std::uint64_t request);           // from those that have not ended; with the mutex held
   void abandon(Request& request, Error error);  // the scheduler is not to go on; with the mutex held
   void flush_releases(bool force);              // with the mutex held
   void send_all(Outbox& out);
@@ -119,6 +120,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   std::mutex mutex_;
   Graph graph_;
   Requests requests_;                  // that have not ended at the scheduler
+  std::set<std::uint64_t> fetching_;   // of these, those with targets
   std::condition_variable heard_end_;  // of one of them
   std::map<DeviceId, Device> devices_;
   std::condition_variable devices_changed_;

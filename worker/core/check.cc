@@ -116,7 +116,7 @@ void Core::Impl::check_tree(const Copy& copy) const {
 // Each session's memory is its own, and who has neither work nor memory here has no share.
 void Core::Impl::check_shares(const DeviceState& device, const Tiers& counted) const {
   std::map<SessionId, int> working;
-  for (const Slot q : device.queues) ++working[queues[q].session];
+  for (const auto& [place, q] : device.queues) ++working[queues[q].session];
   std::size_t sessions = working.size();
   for (const auto& [session, bytes] : counted.bytes) sessions += !working.contains(session);
   TW_CHECK(sessions == device.shares.all().size(), "a session has no share of a device, or one for nothing");
@@ -129,6 +129,45 @@ void Core::Impl::check_shares(const DeviceState& device, const Tiers& counted) c
              "a session's memory on a device is miscounted");
     TW_CHECK(share.queues == working[share.session], "a session's queues on a device are miscounted");
   }
+}
+
+// Who has something to do is in the list of that, in its place; who has not is in none.
+void Core::Impl::check_queues(const DeviceState& device) const {
+  const auto d = static_cast<std::uint16_t>(&device - devices.data());
+  std::map<SessionId, int> of_session;
+  std::size_t to_expand = 0, blocked = 0;
+  const auto is_in = [](const QueueList& list, Slot q) {
+    return std::ranges::count(list, q, &QueueEntry::queue) == 1;
+  };
+  for (const QueueEntry& entry : device.queues) {
+    const Queue& queue = queues[entry.queue];
+    TW_CHECK(queue.device == d && entry.place == queue.place, "a queue is not where it thinks");
+    TW_CHECK(queue_of(device, queue.place.graph) == entry.queue, "a graph has two queues on a device");
+    ++of_session[queue.session];
+    const auto share = std::ranges::find(device.fair, queue.session, &FairShare::session);
+    TW_CHECK(share != device.fair.end(), "a session with a queue has no share");
+    TW_CHECK(queue.has_ready == !queue.ready.empty() && queue.has_ready == is_in(share->ready, entry.queue),
+             "a queue's ready tasks are not listed");
+    TW_CHECK(queue.has_blocked == !queue.blocked.empty() &&
+                 queue.has_blocked == is_in(device.blocked, entry.queue),
+             "a queue's blocked tasks are not listed");
+    TW_CHECK(queue.to_expand == is_in(device.to_expand, entry.queue), "a queue to look at is not listed");
+    to_expand += queue.to_expand, blocked += queue.has_blocked;
+    if (queue.to_expand || stage != Stage::kWorks) continue;
+    TW_CHECK(queue.usable.empty() && (!queue.ops.empty() || queue.live > 0), "nobody looks at a queue");
+    if (queue.ops.empty()) continue;
+    const ShareState& first = ops[queue.ops.front()].shares[d];
+    TW_CHECK(first.next < first.owned && (!first.open() || !has_room(d, queue)),
+             "nobody expands a task that could be");
+  }
+  TW_CHECK(to_expand == device.to_expand.size() && blocked == device.blocked.size() &&
+               device.queue_by_graph.size() == device.queues.size(),
+           "a queue is listed that there is not");
+  const auto later = [](const QueueEntry& a, const QueueEntry& b) { return !(a.place < b.place); };
+  TW_CHECK(std::ranges::adjacent_find(device.queues, later) == device.queues.end(),
+           "queues are out of order");
+  for (const FairShare& share : device.fair)
+    TW_CHECK(share.queues == of_session[share.session], "a session's queues on a device are miscounted");
 }
 
 void Core::Impl::check_below(const std::vector<Tiers>& tiers) const {
@@ -332,12 +371,7 @@ void Core::Impl::check_invariants() const {
     for (const alloc::Extent& extent : device.reserve) reserve += in_arena(extent.bytes);
     TW_CHECK(device.arena.bytes_in_use() == memory[d] + reserve,
              "memory in use is not that of copies, transfers and the reserve");
-    std::set<SessionId> sharing, queued;
-    for (const FairShare& share : device.fair) sharing.insert(share.session);
-    for (const Slot q : device.queues) queued.insert(queues[q].session);
-    TW_CHECK(sharing.size() == device.fair.size() &&
-                 std::includes(sharing.begin(), sharing.end(), queued.begin(), queued.end()),
-             "a session with a queue has not one share");
+    check_queues(device);
     for (const StreamState& stream : device.streams) {
       std::uint64_t last = stream.completed;
       for (const InFlight& flight : stream.flight) {
@@ -348,9 +382,7 @@ void Core::Impl::check_invariants() const {
       TW_CHECK(last == stream.issued, "an issued step is neither complete nor in flight");
       flying += static_cast<std::int64_t>(stream.flight.size());
     }
-    std::set<GraphId> with_queue;
-    for (Slot q : device.queues) {
-      TW_CHECK(with_queue.insert(queues[q].graph).second, "a graph has two queues on a device");
+    for (const auto& [place, q] : device.queues) {
       std::int64_t live = 0;
       std::map<Slot, int> listed_in;
       queues[q].ready.for_each([&](Slot t) { ++listed_in[t]; });
@@ -416,7 +448,7 @@ std::string Core::Impl::describe() const {
       << ", writing " << device.writing_bytes << ", reading " << device.reading_bytes[0] << " from disk, "
       << device.reading_bytes[1] << " from pinned memory, " << device.reading_bytes[2]
       << " from neighbours\n";
-    for (Slot q : device.queues) {
+    for (const auto& [place, q] : device.queues) {
       std::vector<Slot> expanded(queues[q].order.begin(), queues[q].order.end());
       expanded.insert(expanded.end(), queues[q].eager.begin(), queues[q].eager.end());
       for (Slot t : expanded) {

@@ -55,6 +55,7 @@ Counters Core::counters() const {
   c.probing = impl_->probing.has_value();
   c.in_flight_bytes = impl_->window.bytes();
   c.wait_their_turn = impl_->window.waiting();
+  c.queues_looked_at = impl_->queues_looked_at;
   return c;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "byte_shares.h"
 #include "copy.h"
+#include "queue_list.h"
 #include "window.h"
 
 #include <tilewise/base/block_deque.h>
@@ -133,6 +134,8 @@ struct FairShare {
   SessionId session;
   std::uint32_t weight = msg::kDefaultWeight;
   double served = 0;  // nanoseconds over weight
+  int queues = 0;
+  QueueList ready;  // those with ready tasks
 };
 
 struct Ungranted {
@@ -173,12 +176,15 @@ struct DeviceState {
   std::uint64_t launches = 0;
   std::map<std::uint64_t, StepFailed> unexplained;  // by number; see Core::Impl::on_step_failed
   boost::unordered_flat_map<std::uint64_t, Slot>
-      index;                        // (array slot, block) -> copy; looked up, never walked
-  std::vector<Slot> queues;         // by (priority, graph)
-  std::size_t turn = 0;             // round robin among those of equal standing
-  std::vector<FairShare> fair;      // of its time, of the sessions with queues here, rising
-  ByteShares shares;                // of its memory
-  std::deque<Ungranted> ungranted;  // offered copies that wait for memory, by turn
+      index;         // (array slot, block) -> copy; looked up, never walked
+  QueueList queues;  // all
+  boost::unordered_flat_map<std::uint64_t, Slot> queue_by_graph;  // likewise; looked up, never walked
+  QueueList to_expand;                                            // something has changed for them
+  QueueList blocked;                                              // those with blocked tasks
+  QueuePlace turn = kBeforeAllQueues;  // whose it was last, among those of equal standing
+  std::vector<FairShare> fair;         // of its time, of the sessions with queues here, rising
+  ByteShares shares;                   // of its memory
+  std::deque<Ungranted> ungranted;     // offered copies that wait for memory, by turn
   BlockDeque<PendingDone> pending_dones;
   std::deque<std::uint64_t>
       spares;  // keys of replicas kept without a use, oldest first; some are gone or used again

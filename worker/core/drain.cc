@@ -157,7 +157,7 @@ bool Core::Impl::at_rest() {
   for (const DeviceState& device : devices) {
     if (!idle(device)) return false;
     moved = std::max(moved, device.last_change);
-    for (const Slot q : device.queues) {
+    for (const auto& [place, q] : device.queues) {
       for (const Slot t : queues[q].order) begun |= !tasks[t].finished && tasks[t].admitted;
       for (const Slot t : queues[q].eager) begun |= tasks[t].admitted;
     }

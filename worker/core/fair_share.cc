@@ -8,34 +8,32 @@
 #include <algorithm>
 
 namespace tilewise::worker {
-namespace {
 
-FairShare& share_of(DeviceState& device, SessionId session) {
+FairShare& Core::Impl::share_of(DeviceState& device, SessionId session) {
   const auto it = std::lower_bound(device.fair.begin(), device.fair.end(), session,
                                    [](const FairShare& share, SessionId id) { return share.session < id; });
   TW_CHECK(it != device.fair.end() && it->session == session, "a queue of a session without a share");
   return *it;
 }
 
-}  // namespace
-
+// A queue of the session has come.
 void Core::Impl::join_share(DeviceState& device, SessionId session, std::uint32_t weight) {
   auto it = std::lower_bound(device.fair.begin(), device.fair.end(), session,
                              [](const FairShare& share, SessionId id) { return share.session < id; });
   if (it == device.fair.end() || it->session != session) {
-    FairShare share{session, weight, 0};
+    FairShare share{.session = session};
     for (std::size_t i = 0; i < device.fair.size(); ++i)
       share.served = i == 0 ? device.fair[i].served : std::min(share.served, device.fair[i].served);
     it = device.fair.insert(it, share);
   }
   it->weight = std::max<std::uint32_t>(weight, 1);
+  ++it->queues;
 }
 
-void Core::Impl::leave_shares(DeviceState& device) {
-  std::erase_if(device.fair, [&](const FairShare& share) {
-    return std::none_of(device.queues.begin(), device.queues.end(),
-                        [&](Slot q) { return queues[q].session == share.session; });
-  });
+// One has gone.
+void Core::Impl::leave_share(DeviceState& device, SessionId session) {
+  if (--share_of(device, session).queues > 0) return;
+  std::erase_if(device.fair, [&](const FairShare& share) { return share.session == session; });
 }
 
 // Nothing to compare where one session has the device for itself: whoever joins starts from what is written down.
@@ -45,23 +43,25 @@ void Core::Impl::charge(DeviceState& device, Slot queue, double ns) {
   share.served += ns / share.weight;
 }
 
+// The session that has had least; of several the one whose queue would be next if all took turns. Of its queues those of the highest
+// priority in turn.
 Slot Core::Impl::next_queue(DeviceState& device) {
-  Slot best = kNone;
-  std::size_t best_at = 0;
-  double served = 0;
-  const bool alone = device.fair.size() < 2;
-  for (std::size_t i = 0; i < device.queues.size(); ++i) {
-    const std::size_t at = (device.turn + i) % device.queues.size();
-    const Queue& queue = queues[device.queues[at]];
-    if (queue.ready.empty()) continue;
-    const double has_had = alone ? 0 : share_of(device, queue.session).served;
-    const bool better = best == kNone || has_had < served ||
-                        (queue.session == queues[best].session && queue.priority > queues[best].priority);
-    if (!better) continue;
-    best = device.queues[at], best_at = at, served = has_had;
+  const FairShare* least = nullptr;
+  const auto turn_of = [&](const FairShare& share) {
+    const QueuePlace& next = share.ready.after(device.turn).place;
+    return std::pair(!(device.turn < next), next);
+  };
+  for (const FairShare& share : device.fair) {
+    if (share.ready.empty()) continue;
+    ++queues_looked_at;
+    const bool sooner = least == nullptr || share.served < least->served ||
+                        (share.served == least->served && turn_of(share) < turn_of(*least));
+    if (sooner) least = &share;
   }
-  if (best != kNone) device.turn = best_at + 1;
-  return best;
+  if (least == nullptr) return kNone;
+  const QueueEntry& next = least->ready.highest_after(device.turn);
+  device.turn = next.place;
+  return next.queue;
 }
 
 }  // namespace tilewise::worker

@@ -14,10 +14,10 @@ Turn Core::Impl::turn_of(const Copy& copy) {
   const DeviceState& device = devices[copy.device];
   Turn first;
   const auto consider = [&](const OpState& op, std::int64_t ordinal) {
-    const std::int64_t q = queue_position(device, op.run.graph);
-    if (q == static_cast<std::int64_t>(device.queues.size())) return;
-    const Queue& queue = queues[device.queues[static_cast<std::size_t>(q)]];
-    first = std::min(first, Turn{-std::int64_t{queue.priority}, queue.graph, op.order.value, ordinal});
+    const Slot q = queue_of(device, op.run.graph);
+    if (q == kNone) return;
+    const QueuePlace& place = queues[q].place;
+    first = std::min(first, Turn{-std::int64_t{place.priority}, place.graph, op.order.value, ordinal});
   };
   for (Slot t = copy.waiters; t != kNone; t = tasks[t].next_waiter)
     consider(ops[tasks[t].op], tasks[t].ordinal);

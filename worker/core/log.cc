@@ -338,37 +338,6 @@ void Core::Impl::read_from(Slot op, Slot array) {
 }
 
 // After the whole plan is known: claims on copies that already exist, and this worker's shares into the queues.
-// One for each graph. What is made again may come at a higher priority than its graph had: then all of the graph has that.
-Slot Core::Impl::queue_for(DeviceState& device, const Standing& plan) {
-  const auto place = [&] {
-    return std::lower_bound(device.queues.begin(), device.queues.end(), plan.graph,
-                            [&](Slot q, GraphId graph) {
-                              return queues[q].priority != plan.priority ? queues[q].priority > plan.priority
-                                                                         : queues[q].graph < graph;
-                            });
-  };
-  const auto at = place();
-  if (at != device.queues.end() && queues[*at].graph == plan.graph) return *at;
-  const auto found = std::find_if(device.queues.begin(), device.queues.end(),
-                                  [&](Slot q) { return queues[q].graph == plan.graph; });
-  if (found != device.queues.end() && queues[*found].priority > plan.priority) return *found;
-  Slot q = kNone;
-  if (found != device.queues.end()) {
-    q = *found;
-    device.queues.erase(found);
-  } else {
-    q = queues.add();
-    store(Tier::kDisk).refuses = false;  // there may be room by now
-    queues[q].graph = plan.graph;
-    queues[q].session = plan.session;
-    join_share(device, plan.session, plan.weight);
-    device.shares.add_queue(plan.session, plan.weight);
-  }
-  queues[q].priority = plan.priority;
-  device.queues.insert(place(), q);
-  return q;
-}
-
 void Core::Impl::enqueue_op(Slot slot, const Standing& plan) {
   OpState& op = ops[slot];
   for (std::size_t i = 0; i < op.operands.size() && !op.done; ++i) {
@@ -385,15 +354,16 @@ void Core::Impl::enqueue_op(Slot slot, const Standing& plan) {
     share.owned = op.entry->placement.owned_count(devices[d].spec.id);
     if (op.done) share.next = share.completed = share.owned;
     if (share.owned == 0 || op.done) continue;
-    DeviceState& device = devices[d];
     want_reserve(d, *op.entry);
-    std::deque<Slot>& in_order = queues[queue_for(device, plan)].ops;
+    const Slot q = queue_for(d, plan);
+    BlockDeque<Slot>& in_order = queues[q].ops;
     // What is made again comes where the plan had it: those behind may wait for it.
     const auto at = op.version == 0 ? in_order.end()
                                     : std::find_if(in_order.begin(), in_order.end(),
                                                    [&](Slot other) { return ops[other].order > op.order; });
     in_order.insert(at, slot);
     share.queued = true;
+    look_at(q);
   }
 }
 
@@ -430,14 +400,12 @@ void Core::Impl::release_some() {
 void Core::Impl::apply_cancel(const msg::CancelGraph& cancel) {
   const Slot why = outcome(cancel.why);
   std::vector<Slot> mine;
-  for (std::uint16_t d = 0; d < devices.size(); ++d) {
-    for (Slot q : devices[d].queues) {
-      if (queues[q].graph == cancel.graph)
-        mine.insert(mine.end(), queues[q].ops.begin(), queues[q].ops.end());
-    }
+  for (const DeviceState& device : devices) {
+    if (const Slot q = queue_of(device, cancel.graph); q != kNone)
+      mine.insert(mine.end(), queues[q].ops.begin(), queues[q].ops.end());
   }
   // Ops without a share here still have claims on copies here: find them through the arrays they read.
-  for (const auto& [id, slot] : std::map<std::uint64_t, Slot>(op_by_id.begin(), op_by_id.end())) {
+  for (const auto& [id, slot] : op_by_id) {  // in any order: sorted below
     if (ops[slot].run.graph == cancel.graph && !ops[slot].done) mine.push_back(slot);
   }
   std::sort(mine.begin(), mine.end());
@@ -472,15 +440,16 @@ void Core::Impl::cancel_op(Slot slot, Slot why) {
     mark_dirty(slot, d);
     report_now = true;
   }
-  for (std::uint16_t d = 0; d < devices.size() && op.live_tasks > 0; ++d) {
-    for (Slot q : devices[d].queues) {
-      if (queues[q].graph != op.run.graph) continue;
-      for (const Slot t : queues[q].order) {
-        if (!tasks[t].finished && tasks[t].op == slot) fail_task(t, why);
-      }
-      for (const Slot t : queues[q].eager) {
-        if (tasks[t].op == slot) fail_task(t, why);
-      }
+  for (const DeviceState& device : devices) {
+    const Slot q = queue_of(device, op.run.graph);
+    if (q == kNone) continue;
+    look_at(q);
+    if (op.live_tasks == 0) continue;
+    for (const Slot t : queues[q].order) {
+      if (!tasks[t].finished && tasks[t].op == slot) fail_task(t, why);
+    }
+    for (const Slot t : queues[q].eager) {
+      if (tasks[t].op == slot) fail_task(t, why);
     }
   }
   // Claims on operands. Local ones of points never expanded; a local claim also covers live tasks, which discharge
@@ -552,7 +521,7 @@ void Core::Impl::forget_retired() {
     ops[op].to_forget = false;
     forget(op);
   }
-  if (std::exchange(queue_ended, false)) drop_ended_queues();
+  drop_ended_queues();
 }
 
 // A retired op goes when nothing here refers to it: no live task, no claim, no copy of its outputs, and nobody who has
@@ -574,15 +543,15 @@ void Core::Impl::forget(Slot slot) {
   for (std::uint16_t d = 0; d < devices.size();
        ++d) {  // cancelled before its turn came, or nothing is expanded now
     if (!op.shares[d].queued && !op.shares[d].usable) continue;
-    for (Slot q : devices[d].queues) {
-      if (queues[q].graph != op.run.graph) continue;
-      if (!queues[q].ops.empty() && queues[q].ops.front() == slot)
-        next_op(d, queues[q]);
-      else
-        std::erase(queues[q].ops, slot);
-      std::erase(queues[q].usable, slot);
-    }
-    queue_ended = true;
+    const Slot q = queue_of(devices[d], op.run.graph);
+    if (q == kNone) continue;
+    if (!queues[q].ops.empty() && queues[q].ops.front() == slot)
+      next_op(d, queues[q]);
+    else
+      erase_if(queues[q].ops, [&](Slot other) { return other == slot; });
+    std::erase(queues[q].usable, slot);
+    look_at(q);
+    may_have_ended(q);
   }
   if (op.keeps()) end_keep(slot);
   for (Slot a : op.operands) {
@@ -608,27 +577,6 @@ void Core::Impl::forget(Slot slot) {
   let_go_of_entry(op.shared);
   ops[slot] = OpState{};
   ops.drop(slot);
-}
-
-void Core::Impl::drop_ended_queues() {
-  for (DeviceState& device : devices) {
-    std::erase_if(device.queues, [&](Slot q) {
-      if (!queues[q].ops.empty() || queues[q].live != 0) return false;
-      device.shares.remove_queue(queues[q].session);
-      queues.drop(q);
-      return true;
-    });
-    leave_shares(device);
-    // The reserve is for the largest step of what is under way, not of what once was.
-    if (device.queues.empty()) {
-      device.reserve_bytes = 0;
-      device.reserve_want.clear();
-      device.memory_freed |= !device.ungranted.empty();  // copies to be kept
-      drop_reserve(device);
-      if (device.clearing) device.clearing->in_vain = true;
-      device.short_now.clear(), device.short_before.clear();
-    }
-  }
 }
 
 // The death of an incarnation discharges all it owed. What it had not delivered comes from elsewhere, if the scheduler

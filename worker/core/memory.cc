@@ -141,11 +141,12 @@ void Core::Impl::served(DeviceState& device, const Asker& asker) {
 
 // A ready task of the session has not been asked in this round: the streams are full, or one has to run alone.
 bool Core::Impl::still_asks(const DeviceState& device, SessionId session) const {
-  return std::any_of(device.queues.begin(), device.queues.end(), [&](Slot q) {
-    bool asks = false;
-    if (queues[q].session == session) queues[q].ready.for_each([&](Slot t) { asks |= !tasks[t].admitted; });
-    return asks;
-  });
+  const auto share = std::ranges::find(device.fair, session, &FairShare::session);
+  return share != device.fair.end() && std::ranges::any_of(share->ready, [&](const QueueEntry& entry) {
+           bool asks = false;
+           queues[entry.queue].ready.for_each([&](Slot t) { asks |= !tasks[t].admitted; });
+           return asks;
+         });
 }
 
 // Nothing of the asker's own session that is used sooner is spilled for it, unless it is the lowest task's; of other sessions
@@ -468,18 +469,6 @@ void Core::Impl::restore_reserve(std::uint16_t d) {
   if (reserved(device) >= device.reserve_bytes) return;
   for (const std::int64_t bytes : given_up) {
     if (const auto extent = device.arena.allocate_settled(bytes)) device.reserve.push_back(*extent);
-  }
-}
-
-void Core::Impl::retry_blocked(std::uint16_t d) {
-  for (Slot q : devices[d].queues) {
-    Queue& queue = queues[q];
-    while (!queue.blocked.empty()) {
-      const Slot t = queue.blocked.back();
-      queue.blocked.pop_back();
-      tasks[t].state = TaskState::kReady;
-      queue.ready.push_first(t);
-    }
   }
 }
 

@@ -82,11 +82,9 @@ Wait Core::Impl::why_idle(const DeviceState& device) const {
     wait.graph = ops[tasks[task].op].run.graph;
     wait.point = tasks[task].point;
   };
-  for (Slot q : device.queues) {
-    if (!queues[q].blocked.empty()) {
-      of(queues[q].blocked.front(), msg::TraceKind::kNoMemory);
-      return wait;
-    }
+  if (!device.blocked.empty()) {
+    of(queues[device.blocked.front().queue].blocked.front(), msg::TraceKind::kNoMemory);
+    return wait;
   }
   if (const Slot lowest = lowest_task(device); lowest != kNone) of(lowest, msg::TraceKind::kNoInputs);
   return wait;

@@ -46,6 +46,7 @@ void Core::Impl::make_ready(Slot t, std::int64_t came_bytes) {
   r.reads_large = came_bytes >= ir::kLargeBytes;
   if (r.awaited || r.reads_large) r.grows_bytes = growth_of(task);
   queues[task.queue].ready.push(r);
+  relist(task.queue);
 }
 
 // As for what peers offer (grant): while half of the arena is free, nobody has to hurry.
@@ -108,7 +109,8 @@ void Core::Impl::launch_alone() {
   alone_runs = false;
   if (next_alone == kNone) return;
   const Slot t = std::exchange(next_alone, kNone);
-  Queue& queue = queues[tasks[t].queue];
+  const Slot q = tasks[t].queue;
+  Queue& queue = queues[q];
   queue.ready.erase(t);
   switch (held_back(tasks[t]) ? Launched::kBlocked : launch_steps(t)) {
     case Launched::kYes: queue.ready.push_first(t); break;
@@ -119,6 +121,7 @@ void Core::Impl::launch_alone() {
     case Launched::kWaiting:
     case Launched::kFinished: break;
   }
+  relist(q);
 }
 
 // This worker is to leave: it begins nothing, and then goes on with nothing.
@@ -141,21 +144,25 @@ void Core::Impl::advance(std::uint16_t d) {
     Task& task = tasks[t];
     if (task.outcome == kNone && !task.admitted && pick_stream(d) < 0) return;
     queues[q].ready.take(is_short);
+    relist(q);
     const bool cannot =
         is_stalled(queues[q].session) && !task.admitted && !is_lowest(t) && task.outcome == kNone;
     if (held_back(task) || cannot) {
       task.state = TaskState::kBlocked;
       queues[q].blocked.push_back(t);
+      relist(q);
       continue;
     }
     crowded = false;
     switch (launch_steps(t)) {
       case Launched::kYes:  // its stream is full: first in line next time
         queues[q].ready.push_first(t);
+        relist(q);
         return;
       case Launched::kBlocked:
         task.state = TaskState::kBlocked;
         queues[q].blocked.push_back(t);
+        relist(q);
         if (!crowded) stalled.push_back(queues[q].session);  // else others of its graph come first
         break;
       case Launched::kWaiting:

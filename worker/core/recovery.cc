@@ -121,7 +121,7 @@ void Core::Impl::answer(const msg::PeerLost& lost) {
   // Who is asked because it is about to leave makes none of its tasks: others are to know all that it will not make.
   const bool leaves = stage >= Stage::kStill && !lost.peer;
   for (std::uint16_t d = 0; d < devices.size(); ++d) {
-    for (const Slot q : devices[d].queues) {
+    for (const auto& [place, q] : devices[d].queues) {
       const auto look = [&](Slot t) {
         const Task& task = tasks[t];
         if (task.finished || task.outcome != kNone) return;

@@ -44,10 +44,9 @@ void Core::Impl::take_back(Slot slot, std::uint16_t d, std::int64_t from) {
   OpState& op = ops[slot];
   ShareState& share = op.shares[d];
   if (op.live_tasks == 0 || share.next <= from) return;
-  const auto q = std::find_if(devices[d].queues.begin(), devices[d].queues.end(),
-                              [&](Slot other) { return queues[other].graph == op.run.graph; });
-  if (q == devices[d].queues.end()) return;
-  Queue& queue = queues[*q];
+  const Slot q = queue_of(devices[d], op.run.graph);
+  if (q == kNone) return;
+  Queue& queue = queues[q];
   std::map<std::int64_t, Slot> expanded;  // by ordinal
   for (const Slot t : queue.order)
     if (!tasks[t].finished && tasks[t].op == slot) expanded.emplace(tasks[t].ordinal, t);
@@ -64,6 +63,7 @@ void Core::Impl::take_back(Slot slot, std::uint16_t d, std::int64_t from) {
   const auto is_taken = [&](Slot t) { return taken.contains(t); };
   queue.ready.erase_if(is_taken);
   std::erase_if(queue.blocked, is_taken);
+  relist(q);
   for (const Slot t : taken) {
     Task& task = tasks[t];
     if (task.state == TaskState::kWaiting) {
@@ -79,15 +79,17 @@ void Core::Impl::take_back(Slot slot, std::uint16_t d, std::int64_t from) {
     queue.weight -= task.weight;
     if (task.eager) leave_eager(t);
   }
-  std::erase_if(queue.order, is_taken);
+  erase_if(queue.order, is_taken);
   for (const Slot t : taken) tasks.drop(t);
   while (!queue.order.empty() && tasks[queue.order.front()].finished) {
     tasks.drop(queue.order.front());
     queue.order.pop_front();
   }
   queue.made_again = 0;
+  look_at(q);
   counts.taken_back += static_cast<std::int64_t>(taken.size());
-  share.rewound = true;
+  share.rewound = op.rewound = true;
+  look_at_all_of(slot);
   requeue(slot, d);
   devices[d].memory_freed = true;  // another task may be the lowest now
 }
@@ -96,21 +98,22 @@ void Core::Impl::take_back(Slot slot, std::uint16_t d, std::int64_t from) {
 void Core::Impl::requeue(Slot slot, std::uint16_t d) {
   OpState& op = ops[slot];
   if (std::exchange(op.shares[d].queued, true)) return;
-  for (const Slot q : devices[d].queues) {
-    if (queues[q].graph != op.run.graph) continue;
-    std::deque<Slot>& in_order = queues[q].ops;
-    in_order.insert(std::find_if(in_order.begin(), in_order.end(),
-                                 [&](Slot other) { return ops[other].order > op.order; }),
-                    slot);
-    return;
-  }
+  const Slot q = queue_of(devices[d], op.run.graph);
+  if (q == kNone) return;
+  BlockDeque<Slot>& in_order = queues[q].ops;
+  in_order.insert(
+      std::find_if(in_order.begin(), in_order.end(), [&](Slot other) { return ops[other].order > op.order; }),
+      slot);
+  look_at(q);
 }
 
 void Core::Impl::end_holds(std::uint64_t version) {
   if (version < holds_until) return;
   for (const auto& [id, d] : std::exchange(holds, {})) {
-    if (const auto op = op_by_id.find(id.value); op != op_by_id.end())
-      ops[op->second].shares[d].held = INT64_MAX;
+    const auto found = op_by_id.find(id.value);
+    if (found == op_by_id.end()) continue;
+    ops[found->second].shares[d].held = INT64_MAX;
+    if (const Slot q = queue_of(devices[d], ops[found->second].run.graph); q != kNone) look_at(q);
   }
 }
 
@@ -130,6 +133,7 @@ void Core::Impl::give_away(const std::vector<msg::Tail>& moved) {
     }
     const std::int64_t end = std::exchange(share.owned, tail.from);
     share.shrunk = true;
+    if (const Slot q = queue_of(devices[d], op.run.graph); q != kNone) look_at(q);
     counts.given_away += end - tail.from;
     discharge_moved(found->second, d, tail.from, end);
     const ir::Shape grid = op.entry->geometry->counts();

@@ -4,7 +4,7 @@
 //   entries  what ops have in common with their replays   kept_plans   what may be replayed
 //   copies   blocks (expected, here, or on their way) that something on this worker needs, per device
 //   uses     who still needs a copy: (op, this device, reads left) or (op, other device)
-//   tasks    points between expansion and completion      queues   per device and graph: order, window, ready list
+//   tasks    points between expansion and completion      queues   per device and graph: order, window, ready list (queues.cc)
 //
 // Invariants (checked by check_invariants()):
 //   * A copy is in its device's index under (array, block) and in its array's list, exactly once.
@@ -20,6 +20,7 @@
 //   * Others are sent to a copy (Copy::relays) only while it is whole or its bytes are on their way; it is a spare like others.
 //   * An offered copy stands in one place: its device's list of those that want memory, or the window's queue. What the window
 //     counts is what copies are receiving from peers, or were from a living one when the owner was lost, and while somebody waits there, nobody who waits could begin.
+//   * A queue stands in its device's lists of those that have something to do if it has, and is looked at after whatever may give it that.
 //   * A waiting task hangs on exactly one unready copy; a ready one is in its queue's ready list exactly once.
 #pragma once
 #include "copy.h"
@@ -80,7 +81,6 @@ struct Core::Impl {
   void keep_plan(const msg::Plan& plan);
   void forget_plan(std::uint64_t number);
   std::uint32_t family(const ir::Op& op);
-  Slot queue_for(DeviceState& device, const Standing& plan);
   void enqueue_op(Slot op, const Standing& standing);
   void apply_release(const msg::Release& release);
   void release_some();
@@ -91,7 +91,6 @@ struct Core::Impl {
   void maybe_forget(Slot op);
   void forget_retired();
   void forget(Slot op);
-  void drop_ended_queues();
   void on_peer_lost(const msg::PeerLost& lost);
   void unpark();
 
@@ -175,10 +174,23 @@ struct Core::Impl {
   void offer_wanted(Slot copy);
   void flush_pending_dones(std::uint16_t device);
 
+  // Queues, and which of them have something to do (queues.cc)
+  Slot queue_for(std::uint16_t device, const Standing& plan);
+  Slot queue_of(const DeviceState& device, GraphId graph) const;
+  std::int64_t queue_position(const DeviceState& device, GraphId graph) const;
+  void relist(Slot queue);
+  void look_at(Slot queue);
+  void look_at_all_of(Slot op);
+  void may_have_ended(Slot queue);
+  void drop_ended_queues();
+  void retry_blocked(std::uint16_t device);
+  void check_queues(const DeviceState& device) const;
+
   // Tasks (tasks.cc)
   void expand_all();
   void put_in_order(Queue& queue, Slot t);
   bool expand_one(std::uint16_t device, Slot queue);
+  bool has_room(std::uint16_t device, const Queue& queue) const;
   bool expand_eager(std::uint16_t device, Slot queue);
   Slot expand_task(std::uint16_t device, Slot queue, Slot op, Slot& missing);
   void wait_for(Slot task, Slot copy);
@@ -223,7 +235,8 @@ struct Core::Impl {
 
   // Whose turn it is (fair_share.cc)
   void join_share(DeviceState& device, SessionId session, std::uint32_t weight);
-  void leave_shares(DeviceState& device);
+  void leave_share(DeviceState& device, SessionId session);
+  static FairShare& share_of(DeviceState& device, SessionId session);
   void charge(DeviceState& device, Slot queue, double ns);
   Slot next_queue(DeviceState& device);
 
@@ -254,7 +267,6 @@ struct Core::Impl {
   static std::int64_t reserved(const DeviceState& device);
   static bool has_reserve(const DeviceState& device);
   void restore_reserve(std::uint16_t device);
-  void retry_blocked(std::uint16_t device);
   bool idle(const DeviceState& device) const;
   Slot starved_task(const DeviceState& device) const;
   TimeNs last_hope(const DeviceState& device) const;
@@ -291,7 +303,6 @@ struct Core::Impl {
   std::int64_t next_point(const Copy& copy, const OpState& op);
   NextUse next_use(const Copy& copy);
   NextUse use_of(Slot task) const;
-  std::int64_t queue_position(const DeviceState& device, GraphId graph) const;
   void lock_lowest(std::uint16_t device);
   void find_victims(std::uint16_t device);
   void add_victim(DeviceState& device, Slot copy);
@@ -603,9 +614,10 @@ struct Core::Impl {
   Stage stage = Stage::kWorks;
   TimeNs stage_since = 0, told_at = 0;  // when this stage began; of the last Drained
   bool told_leave = false;
-  std::vector<Slot> to_forget;  // retired ops of which something has just ended
-  bool queue_ended = false;     // some queue may have nothing left
-  std::deque<Slot> releasing;   // arrays with copies to look at
+  std::vector<Slot> to_forget;     // retired ops of which something has just ended
+  std::vector<Slot> ended_queues;  // that may have nothing left
+  mutable std::int64_t queues_looked_at = 0;
+  std::deque<Slot> releasing;  // arrays with copies to look at
   std::vector<std::pair<Slot, std::uint16_t>> dirty;
   std::vector<std::pair<OpId, std::uint16_t>> holds;  // shares that are held ...
   std::uint64_t holds_until = 0;                      // ... until a Recover of this version, or a later one

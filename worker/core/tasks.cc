@@ -22,11 +22,15 @@ std::int64_t reads_of_point(const SharedEntry& entry, DeviceId self, std::int64_
 void Core::Impl::expand_all() {
   if (stage != Stage::kWorks) return;
   for (std::uint16_t d = 0; d < devices.size(); ++d) {
-    // By position: expansion may append to nothing here, but loopback handling between calls may add queues.
-    for (std::size_t i = 0; i < devices[d].queues.size(); ++i) {
-      while (expand_eager(d, devices[d].queues[i])) {
+    QueueList& list = devices[d].to_expand;
+    while (!list.empty()) {
+      const Slot q = list.front().queue;
+      list.remove(queues[q].place);
+      queues[q].to_expand = false;
+      ++queues_looked_at;
+      while (expand_eager(d, q)) {
       }
-      while (expand_one(d, devices[d].queues[i])) {
+      while (expand_one(d, q)) {
       }
     }
   }
@@ -63,7 +67,7 @@ void Core::Impl::leave_eager(Slot t) {
 
 // A task of a recovery, before all that come later in the plan. Thousands of them may come at once.
 void Core::Impl::put_in_order(Queue& queue, Slot t) {
-  std::deque<Slot>& order = queue.order;
+  BlockDeque<Slot>& order = queue.order;
   std::size_t at = queue.made_again;
   const auto alike = [&](std::size_t i) { return i < order.size() && tasks[order[i]].op == tasks[t].op; };
   if (alike(at) && !tasks[order[at]].finished && !alike(at + 1)) {
@@ -79,6 +83,22 @@ void Core::Impl::put_in_order(Queue& queue, Slot t) {
   queue.made_again = at;
 }
 
+// For the next task of its first op.
+bool Core::Impl::has_room(std::uint16_t d, const Queue& queue) const {
+  const OpState& first = ops[queue.ops.front()];
+  if (first.version != 0 || first.shares[d].rewound) {
+    // Tasks behind it may fill the window and wait for what this one makes again: it has a window of its own.
+    if (first.live_tasks >= options.window) return false;
+    const std::int64_t next = first.shares[d].next;
+    return first.live_tasks == 0 ||
+           first.live_tasks * reads_of_point(*first.entry, devices[d].spec.id, next) < kMaxWeight;
+  }
+  // Eager tasks do not count: they may all wait for memory that only the lowest task, which is not one of them, can get.
+  const std::int64_t in_order = queue.live - static_cast<std::int64_t>(queue.eager.size());
+  return in_order < options.window && (in_order == 0 || queue.weight - queue.eager_weight < kMaxWeight) &&
+         queue.order.size() < static_cast<std::size_t>(options.window) * 16;
+}
+
 bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
   Queue& queue = queues[q];
   while (!queue.ops.empty()) {
@@ -88,24 +108,10 @@ bool Core::Impl::expand_one(std::uint16_t d, Slot q) {
     next_op(d, queue);
   }
   if (queue.ops.empty()) {
-    queue_ended |= queue.live == 0;
+    if (queue.live == 0) may_have_ended(q);
     return false;
   }
-  // Eager tasks do not count: they may all wait for memory that only the lowest task, which is not one of them, can get.
-  const std::int64_t in_order = queue.live - static_cast<std::int64_t>(queue.eager.size());
-  const OpState& first = ops[queue.ops.front()];
-  if (first.version != 0 || first.shares[d].rewound) {
-    // Tasks behind it may fill the window and wait for what this one makes again: it has a window of its own.
-    if (first.live_tasks >= options.window) return false;
-    const std::int64_t next = first.shares[d].next;
-    if (first.live_tasks > 0 &&
-        first.live_tasks * reads_of_point(*first.entry, devices[d].spec.id, next) >= kMaxWeight)
-      return false;
-  } else if (in_order >= options.window ||
-             (in_order > 0 && queue.weight - queue.eager_weight >= kMaxWeight) ||
-             queue.order.size() >= static_cast<std::size_t>(options.window) * 16) {
-    return false;
-  }
+  if (!has_room(d, queue)) return false;
   Slot missing = kNone;
   const Slot t = expand_task(d, q, queue.ops.front(), missing);
   if (ops[tasks[t].op].version == 0 && !ops[tasks[t].op].shares[d].rewound)
@@ -139,11 +145,11 @@ void Core::Impl::usable(Slot c) {
     OpState& op = ops[user.op];
     ShareState& share = op.shares[copy.device];
     if (!share.queued || share.usable || share.next >= share.owned || op.cancelled != kNone) continue;
-    for (const Slot q : devices[copy.device].queues) {
-      if (queues[q].graph != op.run.graph) continue;
-      share.usable = true;
-      queues[q].usable.push_back(user.op);
-    }
+    const Slot q = queue_of(devices[copy.device], op.run.graph);
+    if (q == kNone) continue;
+    share.usable = true;
+    queues[q].usable.push_back(user.op);
+    look_at(q);
   }
 }
 
@@ -279,7 +285,8 @@ Slot Core::Impl::expand_task(std::uint16_t d, Slot q, Slot op_slot, Slot& missin
 
 // What is made again after a loss may stand behind what waits for it: then its task is the lowest, whatever its place.
 Slot Core::Impl::lowest_task(const DeviceState& device) const {
-  for (Slot q : device.queues) {
+  for (const auto& [place, q] : device.queues) {
+    ++queues_looked_at;
     for (Slot t : queues[q].order) {
       if (tasks[t].finished) continue;
       for (int hops = 0; hops < kMaxHops && tasks[t].state == TaskState::kWaiting; ++hops) {
@@ -483,6 +490,7 @@ void Core::Impl::fail_task(Slot t, Slot why) {
     queue.ready.push_last(t);
     task.state = TaskState::kReady;
   }
+  relist(task.queue);
   for (Slot c : task.outputs) {
     if (c != kNone && !whole(copies[c])) fail_copy(c, why);  // what was here before is right
   }
@@ -526,9 +534,11 @@ void Core::Impl::finish_task(Slot t) {
   }
   if (queue.live ==
       0) {  // unless more is expanded, this was the last of the graph here, and somebody may wait
-    queue_ended = true;
+    may_have_ended(task.queue);
     report_now |= queue.ops.empty();
   }
+  if (!queue.ops.empty()) look_at(task.queue);
+  if (op.version != 0 || op.rewound) look_at_all_of(task.op);
   queue.weight -= task.weight;
   if (task.eager) {
     leave_eager(t);

@@ -211,19 +211,11 @@ void Core::Impl::let_go(Slot slot) {
 
 // ---- who goes ------------------------------------------------------------------------------------------------------
 
-std::int64_t Core::Impl::queue_position(const DeviceState& device, GraphId graph) const {
-  for (std::size_t i = 0; i < device.queues.size(); ++i) {
-    if (queues[device.queues[i]].graph == graph) return static_cast<std::int64_t>(i);
-  }
-  return static_cast<std::int64_t>(device.queues.size());
-}
-
 NextUse Core::Impl::use_of(Slot t) const {
   const Task& task = tasks[t];
   const OpState& op = ops[task.op];
-  const std::vector<Slot>& all = devices[task.device].queues;
-  const auto position = std::find(all.begin(), all.end(), task.queue) - all.begin();
-  return {position, op.order.value, task.ordinal};
+  const std::size_t position = devices[task.device].queues.position(queues[task.queue].place);
+  return {static_cast<std::int64_t>(position), op.order.value, task.ordinal};
 }
 
 // The ordinal of the first of the device's points that reads the block for this op, from where that is: tasks finish nearly in order, so

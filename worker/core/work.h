@@ -1,14 +1,15 @@
 // What the worker core's tables (state.h) hold of ops, tasks and those that they come from and go to.
 #pragma once
 #include "copy.h"
+#include "queue_list.h"
 #include "shared.h"
 
+#include <tilewise/base/block_deque.h>
 #include <tilewise/ir/ready_order.h>
 #include <tilewise/worker/core.h>
 
 #include <array>
 #include <boost/container/small_vector.hpp>
-#include <deque>
 #include <vector>
 
 namespace tilewise::worker {
@@ -46,6 +47,7 @@ struct OpState {
   std::int64_t level_ns = 0;  // of the plan (msg::PlannedOp)
   std::int64_t grows = -1;    // bytes by which each task makes the memory in use grow; not known yet
   bool alone = false;         // its steps run while nothing else runs here
+  bool rewound = false;       // some share once was
   bool keeps() const { return entry->op.kind == ir::OpKind::kKeep; }
   bool runs() const { return entry->op.kind != ir::OpKind::kFetch && entry->op.kind != ir::OpKind::kProvide; }
 };
@@ -91,12 +93,14 @@ struct Task {
 };
 
 struct Queue {  // one device's part of one graph
-  GraphId graph;
+  QueuePlace place;
   SessionId session;
-  std::int32_t priority = 0;
-  std::deque<Slot> ops;  // not fully expanded, in plan order
+  std::uint16_t device = 0;
+  // Which lists of its device's (queues.cc) it is in; of the worker's.
+  bool to_expand = false, has_ready = false, has_blocked = false, ending = false;
+  BlockDeque<Slot> ops;  // not fully expanded, in plan order
   std::int64_t live = 0, weight = 0, eager_weight = 0;
-  std::deque<Slot> order;  // expanded, lowest first; finished ones linger until they reach the front
+  BlockDeque<Slot> order;  // expanded, lowest first; finished ones linger until they reach the front
   std::size_t made_again =
       0;  // where in `order` the last task of a recovery was put: the next one of its op goes behind it
   // Tasks of later ops, expanded because all they read is here: they run before more is made, so that what is made is used
@@ -104,7 +108,7 @@ struct Queue {  // one device's part of one graph
   std::vector<Slot> eager;
   std::vector<Slot> usable;  // ops that may have such tasks: something they read has just come
   ir::ReadyOrder ready;
-  std::deque<Slot> blocked;  // on memory
+  std::vector<Slot> blocked;  // on memory
 };
 
 struct PeerState {

@@ -12,9 +12,10 @@
 // they let go come after the others of 2. Which of them gets memory is decided elsewhere, by the total order of tasks: this is about
 // those that could have it.
 #pragma once
+#include <tilewise/base/block_deque.h>
+
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 namespace tilewise::ir {
@@ -66,15 +67,14 @@ class ReadyOrder {
   static void add(Heap& heap, const Entry& entry);
   const Heap* first_heap(bool short_of_memory) const;
 
-  std::deque<Task> first_, in_turn_;
+  BlockDeque<Task> first_, in_turn_;
   Heap light_, awaited_, growing_;
   std::int64_t turns_ = 0;
   std::size_t size_ = 0;
 };
 
 template <class Predicate> void ReadyOrder::erase_if(Predicate&& is_it) {
-  for (std::deque<Task>* list : {&first_, &in_turn_})
-    size_ -= static_cast<std::size_t>(std::erase_if(*list, is_it));
+  for (BlockDeque<Task>* list : {&first_, &in_turn_}) size_ -= tilewise::erase_if(*list, is_it);
   for (Heap* heap : {&light_, &awaited_, &growing_}) {
     Heap kept;
     for (const Entry& entry : *heap)
@@ -85,7 +85,7 @@ template <class Predicate> void ReadyOrder::erase_if(Predicate&& is_it) {
 }
 
 template <class Visit> void ReadyOrder::for_each(Visit&& visit) const {
-  for (const std::deque<Task>* list : {&first_, &in_turn_})
+  for (const BlockDeque<Task>* list : {&first_, &in_turn_})
     for (const Task task : *list) visit(task);
   for (const Heap* heap : {&light_, &awaited_, &growing_})
     for (const Entry& entry : *heap) visit(entry.task);

@@ -312,6 +312,7 @@ struct Counters {  // for tests, status and the simulator
   std::int64_t below_bytes = 0;  // in use, of all tiers below
   std::int64_t probing = 0;      // links being measured from here, now
   std::int64_t in_flight_bytes = 0, wait_their_turn = 0;  // on their way, and blocks that wait for that, now
+  std::int64_t queues_looked_at = 0;                      // to see whether they have something to do
 };
 
 class Core {
