@@ -468,7 +468,7 @@ TEST_CASE("rare branches are reached by worlds that are known for them") {
       {"no memory for buffers for disk", "starving", {114, 266, 458}},
       {"replicas evicted", "spill", {201, 1458, 1909}},
       {"no memory for copies between neighbours", "starving", {2026112737, 2026112841, 2026112965}},
-      {"lost: past cut", "files", {170, 190}},
+      {"lost: past cut", "files", {9, 277}},
       {"answers that were cut", "acts", {140, 152}},
       {"lost: too many pieces", "acts", {140, 152}},
       {"clients that found themselves fenced", "silence", {1226, 1960, 2110}},
