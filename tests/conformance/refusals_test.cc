@@ -126,8 +126,8 @@ const Kind kKinds[] = {
     {"mask, indices",
      [](const Session& s, const TempFolder&) {
        const Array x = s.random.uniform({256}, {.seed = 23, .block = {64}});
-       const Array at = s.arange(0, 256, 17, {.block = {8}});
-       return set_index(set_index(x, {x > 0.5}, 7.0), {at}, 8.0).get<double>();
+       const Array at = s.arange(0, 16, 1, {.block = {8}});
+       return set_index(set_index(x, {x > 0.5}, 7.0).reshape({16, 16}), {at, at}, 8.0).get<double>();
      }},
     {"equations",
      [](const Session& s, const TempFolder&) {
