@@ -185,7 +185,7 @@ msg::Message Reader::message(wire::Message::Reader r) {
     }
     case wire::Message::RESUME: {
       const auto s = r.getResume();
-      return msg::Resume{s.getState(), WorkerId(s.getMe()), s.getReceived()};
+      return msg::Resume{s.getState(), WorkerId(s.getMe()), s.getReceived(), s.getTerm()};
     }
     case wire::Message::RESUMED: {
       const auto s = r.getResumed();

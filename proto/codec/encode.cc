@@ -290,7 +290,7 @@ struct WriteMessage {
   }
   void operator()(const msg::Resume& m) {
     auto r = b.initResume();
-    r.setState(m.state), r.setMe(m.me.value), r.setReceived(m.received);
+    r.setState(m.state), r.setMe(m.me.value), r.setReceived(m.received), r.setTerm(m.term);
   }
   void operator()(const msg::Resumed& m) {
     auto r = b.initResumed();

@@ -230,7 +230,7 @@ struct Gen {
     m = {u32(),     id<WorkerId>(), id<SessionId>(), list(4, [&] { return id<DeviceId>(); }),
          outcome(), u64(),          flag(),          u32()};
   }
-  void fill(msg::Resume& m) { m = {u64(), id<WorkerId>(), u64()}; }
+  void fill(msg::Resume& m) { m = {u64(), id<WorkerId>(), u64(), u32()}; }
   void fill(msg::Resumed& m) { m = {u32(), u64(), outcome()}; }
   void fill(msg::Ack& m) { m = {u64()}; }
   void fill(msg::Log& m) {

@@ -186,7 +186,8 @@ void Courier::on_connected(Result<std::unique_ptr<net::Link>> link) {
   const TimeNs now = monotonic_now(), left = std::max(give_up_at_ - now, options_.silence_ns);
   resumed_by_ = now + std::min(kSilences * options_.silence_ns, left);
   start(std::move(*link));
-  if (const Status sent = write(msg::Resume{state_, me_, received_.total()}); !sent) down(sent.error());
+  if (const Status sent = write(msg::Resume{state_, me_, received_.total(), term_}); !sent)
+    down(sent.error());
 }
 
 void Courier::on_resumed(const msg::Resumed& resumed) {
@@ -195,6 +196,12 @@ void Courier::on_resumed(const msg::Resumed& resumed) {
     return down(error(Errc::kUnavailable, "a scheduler of an earlier life answers there"));
   if (!resumed.refused.ok())
     return lose({resumed.refused.code, "it does not take us back: " + resumed.refused.message});
+  if (resumed.received < sent_.first()) {
+    // Another one, from a copy of the same state, had them.
+    return lose(error(Errc::kCorruptData, "the scheduler has " + std::to_string(resumed.received) +
+                                              " of our messages, and acknowledged " +
+                                              std::to_string(sent_.first())));
+  }
   if (!sent_.acknowledge(resumed.received))
     return lose(error(Errc::kCorruptData, "the scheduler acknowledges what was never sent"));
   term_ = resumed.term;

@@ -61,6 +61,7 @@ TEST_CASE("a break: what had not arrived is sent again, in order, each once") {
   CHECK(resume.state == 77);
   CHECK(resume.me == WorkerId{3});
   CHECK(resume.received == 2);
+  CHECK(resume.term == 4);
   CHECK(s.down == 1);
   s.send(3);  // waits
   s.say(msg::Resumed{5, 1, {}});
@@ -71,7 +72,7 @@ TEST_CASE("a break: what had not arrived is sent again, in order, each once") {
   s.say(msg::Ping{2});
   s.until([&] { return s.got.size() == 3; });
   // Again, with nothing to be repeated.
-  CHECK(s.broken().received == 3);
+  CHECK(s.broken() == msg::Resume{77, WorkerId{3}, 3, 5});
   s.say(msg::Resumed{5, 3, {}});
   s.send(4);
   s.until([&] { return s.pongs().size() == 1; });
@@ -205,6 +206,22 @@ TEST_CASE("one that does not take us back, that lies, or that keeps nothing, is 
     s.say(msg::Ack{1});
     s.until([&] { return s.lost.has_value(); });
     CHECK(s.lost->code == Errc::kCorruptData);
+  }
+  SUBCASE("has fewer of our messages than it acknowledged: they will not be said again") {
+    Scene s;
+    s.welcome(77);
+    s.send(1);
+    s.send(2);
+    s.until([&] { return s.heard.size() == 2; });
+    s.say(msg::Ack{2});
+    s.say(msg::Ping{1});
+    s.until([&] { return s.got.size() == 2; });
+    (void)s.broken();
+    s.say(msg::Resumed{5, 1, {}});
+    s.until([&] { return s.lost.has_value(); });
+    CHECK(s.lost->code == Errc::kCorruptData);
+    CHECK(s.lost->message.find("has 1 of our messages, and acknowledged 2") != std::string::npos);
+    CHECK(s.back == 0);
   }
   SUBCASE("speaks before it resumes") {
     Scene s;

@@ -120,7 +120,7 @@ TEST_CASE("courier: every message twice: it is told as often, and who it is for 
       CHECK(s.down == 0);
       return check_ended(s, Errc::kUnavailable);
     }
-    CHECK(s.broken() == msg::Resume{kState, WorkerId{3}, s.got.size()});
+    CHECK(s.broken() == msg::Resume{kState, WorkerId{3}, s.got.size(), 4});
     s.say(msg::Resumed{4, 0, {}});  // of this life still, whatever was said
     s.until([&] { return s.back == 1; });
     CHECK(!s.lost);
@@ -135,7 +135,7 @@ TEST_CASE("courier: every message before the welcome: nobody is known yet who co
     if (c.does == Does::kBreaks) return check_ended(s, Errc::kCorruptData);
     REQUIRE(!s.lost);
     if (std::holds_alternative<msg::Welcome>(c.message)) {  // the first one counts
-      CHECK(s.broken() == msg::Resume{kState + 1, WorkerId{78}, s.got.size()});
+      CHECK(s.broken() == msg::Resume{kState + 1, WorkerId{78}, s.got.size(), 9});
       return;
     }
     s.link.reset();

@@ -71,6 +71,7 @@ class Server {
     msg::Role role = msg::Role::kTool;
     TimeNs lease_ns = 0;
     courier::Outstanding sent;
+    std::uint64_t inherited = 0;  // so many were sent by earlier lives of the scheduler
     courier::Received received;
   };
 

@@ -308,6 +308,7 @@ Status Server::open_state(const ServerOptions& options) {
     core.state = state_ = header_.state;
     header_.term = core.term;
     clock_offset_ = core_->now() + 1 - monotonic_now();
+    for (auto& [conn, peer] : peers_) peer.inherited = peer.sent.sent();
     core_->begin_life(core, clock(), actions_);
   }
   for (Action& action : actions_) perform(action);
@@ -443,16 +444,23 @@ void Server::resume(Conn fresh, const msg::Resume& resume) {
   if (ending_) return refuse(Errc::kUnavailable, "the scheduler ends");
   if (resume.state != state_)
     return refuse(Errc::kUnavailable, "this scheduler does not go on from that one's state");
+  if (resume.term >
+      core_->term())  // we slept while another one took over: what it has told them is none of our business
+    return refuse(Errc::kUnavailable, "the scheduler of term " + std::to_string(resume.term) +
+                                          " goes on from this state, this one is of term " +
+                                          std::to_string(core_->term()));
   const auto known = by_id_.find(resume.me);
   if (known == by_id_.end() || !lasts(peers_.at(known->second)))
     return refuse(Errc::kWorkerLost, "it was away for too long and is taken for lost");
   const Conn conn = known->second;
   Peer& peer = peers_.at(conn);
-  const std::uint64_t seen = peer.sent.sent();
-  if (!peer.sent.acknowledge(resume.received)) {
+  // Who has not heard of this life of the scheduler has nothing from it, though it may have what an earlier one, with a copy of the
+  // state, has said since: other messages than ours of these numbers.
+  const std::uint64_t known_here = resume.term < core_->term() ? peer.inherited : peer.sent.sent();
+  if (resume.received > known_here || !peer.sent.acknowledge(resume.received)) {
     // What was lost here it has seen: nobody knows what follows from that.
     refuse(Errc::kCorruptData, "it has received " + std::to_string(resume.received) +
-                                   " messages, of which this scheduler knows " + std::to_string(seen));
+                                   " messages, of which this scheduler knows " + std::to_string(known_here));
     const Error why = error(Errc::kCorruptData, "the journal is behind what this peer has seen");
     drop(conn, why);
     return push(Closed{conn, why});

@@ -54,7 +54,7 @@ msg::Resume joins_for_good(Site& site, Party& party) {
   party.say(join);
   site.until([&] { return party.count<msg::Welcome>() == 1; });
   const auto& welcome = std::get<msg::Welcome>(party.heard[0]);
-  return {welcome.state, welcome.you, 1};
+  return {welcome.state, welcome.you, 1, welcome.term};
 }
 
 void comes_back(Site& site, Party& party, const msg::Resume& resume) {
@@ -112,6 +112,48 @@ TEST_CASE("who joins again, in this life of the scheduler or the one before, sta
   if (!before) joins_again(site, worker);
   worker.link.reset();
   comes_back(site, again, resume);
+}
+
+// Two schedulers have gone on from one state: what they say to a peer has the same numbers and is not the same.
+TEST_CASE("who has heard more than this life of the scheduler said, or a later one, is not taken back") {
+  const tilewise::testing::TempFolder folder;
+  msg::Resume resume;
+  std::uint64_t before = 0;
+  {
+    Site site(folder / "state");
+    Party worker;
+    resume = joins_for_good(site, worker);
+    before = worker.heard.size();
+  }
+  Site site(folder / "state");
+  Party lost, newcomer;
+  resume.received = before;
+  comes_back(site, lost, resume);
+  lost.link.reset();  // before it has read the answer, as far as it says
+  site.connect(newcomer);
+  site.joins(newcomer, msg::Role::kWorker);
+  const auto answer_to = [&](std::uint64_t received, std::uint32_t term) {
+    Party again;
+    site.connect(again);
+    again.say(msg::Resume{resume.state, resume.me, received, term});
+    site.until([&] { return again.count<msg::Resumed>() == 1; });
+    return std::get<msg::Resumed>(again.heard[0]).refused;
+  };
+  const std::size_t peers = site.peers();
+  SUBCASE("an answer that was lost is said again") { CHECK(answer_to(before, 1).ok()); }
+  SUBCASE("what was said to it in this life it has") { CHECK(answer_to(before + 1, 2).ok()); }
+  SUBCASE("of a later life: it may come back when it has lost that one") {
+    const msg::Outcome refused = answer_to(before, 3);
+    CHECK(refused.code == Errc::kUnavailable);
+    CHECK(refused.message.find("the scheduler of term 3") != std::string::npos);
+    CHECK(site.peers() == peers);
+    CHECK(answer_to(before, 2).ok());
+  }
+  SUBCASE("one more than it can have: it was with another scheduler meanwhile") {
+    CHECK(answer_to(before + 1, 1).code == Errc::kCorruptData);
+    CHECK(site.peers() == peers - 1);
+    CHECK(answer_to(before, 1).code == Errc::kWorkerLost);
+  }
 }
 
 // Arrays of as many blocks of their own cuts as may be: a megabyte of a message each.

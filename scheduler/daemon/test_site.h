@@ -91,7 +91,7 @@ struct Site {
     party.say(join);
     until([&] { return party.count<msg::Welcome>() == 1; });
     const auto& welcome = std::get<msg::Welcome>(party.heard[0]);
-    return {welcome.state, welcome.you, 0};
+    return {welcome.state, welcome.you, 0, welcome.term};
   }
   std::size_t peers() const {
     return std::get<Overview>(server->view(OverviewRequest{})).status.peers.size();

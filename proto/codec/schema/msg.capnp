@@ -61,6 +61,7 @@ struct Resume {
   state @0 :UInt64;        # as in Welcome
   me @1 :UInt32;           # my WorkerId
   received @2 :UInt64;     # messages from you so far, from Welcome on; Resume, Resumed and Ack not counted
+  term @3 :UInt32;         # the last that you named to me
 }
 
 struct Resumed {

@@ -65,6 +65,8 @@ struct Resume {  // first on such a link, instead of Join
   std::uint64_t state = 0;
   WorkerId me;
   std::uint64_t received = 0;  // messages from the scheduler so far
+  // The last that it named, 0 between peers: who says an earlier one has nothing from this life of it, and all else that it has is known here.
+  std::uint32_t term = 0;
   friend bool operator==(const Resume&, const Resume&) = default;
 };
 struct Resumed {
