@@ -135,8 +135,10 @@ msg::PlannedOp without_history(const OpRecord& record) {
 
 namespace {
 
+bool is_history(const OpRecord& record) { return record.finished || record.doomed; }
+
 msg::PlannedOp as_it_is(const OpRecord& record) {
-  msg::PlannedOp planned = record.finished || record.doomed
+  msg::PlannedOp planned = is_history(record)
                                ? without_history(record)
                                : msg::PlannedOp{record.id, op_to_run(record), record.placement, false, {}};
   planned.of = record.of;
@@ -153,6 +155,8 @@ void send_snapshot(State& s, WorkerId to) {
   s.ops.for_each([&](const OpRecord& op) {
     if (op.of) layers.emplace(op.id, &op);
     if (op.of || op.forgotten) return;
+    if (is_history(op) && op.op.outputs.empty())
+      return;  // a save, second copies: nothing of it is named again
     std::vector<ArrayId>& held = by_graph[op.graph][op.id];
     for (const ir::OutputSpec& output : op.op.outputs) {
       if (s.arrays.at(ArrayId{output.array}).held) held.push_back(ArrayId{output.array});

@@ -303,6 +303,9 @@ Outcome World::run() {
 }
 
 void World::to_scheduler(scheduler::Conn from, msg::Message message, bool ordered) {
+  if (const auto* failed = std::get_if<msg::TaskFailed>(&message);
+      failed != nullptr && failed->why.code == Errc::kInternal)
+    violate("a plan that cannot be taken: " + failed->why.message);
   TimeNs late = delay(way_of(from));
   if (ordered) {
     TimeNs& until = ordered_until_[from.value];

@@ -112,7 +112,8 @@ void Core::Impl::end_keeping(WorkerId leaver, bool lost) {
           stop_relaying(c);
           copy.state = CopyState::kExpected;
           copy.via = {};
-          subscribe(c, uses[copy.uses].op);  // whoever waits for it hears from the owner as before
+          copy.source = owner_of(a, copy.block);  // what it was to be taken from may have had a second copy
+          subscribe(c, uses[copy.uses].op);       // whoever waits for it hears from the owner as before
         }
         maybe_release(c);
       }

@@ -184,3 +184,29 @@ TEST_CASE(
   CHECK(w.asked > before + 10);
   CHECK(w.stuck == 1);
 }
+
+TEST_CASE(
+    "a worker stays after all: who waits for its block asks the owner again, not who had a second copy") {
+  constexpr WorkerId kLeaver{9};
+  constexpr DeviceId kOwner{7}, kKeeper{8};  // both the leaver's
+  Short w;                                   // without memory for what is to be kept
+  const msg::DeviceDesc host{.name = "host:0"};
+  w.ask({msg::PeerJoined{
+      {kLeaver, msg::Role::kWorker, "leaver", "host", {}, {kOwner, kKeeper}, {host, host}}}});
+  w.once({PeerReady{kLeaver, true}});
+  const auto asked_at = [&]() -> std::vector<DeviceId> {
+    std::vector<DeviceId> out;
+    for (const auto& [peer, batch] : w.actions.batches) {
+      for (const msg::Subscribe& s : batch.subscribes)
+        if (peer == kLeaver) out.push_back(s.from);
+    }
+    return out;
+  };
+  w.ask({plan_of({on(kOwner, 4, source(21, 1)), on(kHere, 5, map_of(21, 31, source(21, 1).space))},
+                 {ArrayId{21}, ArrayId{31}}, 3)});
+  CHECK(asked_at() == std::vector{kOwner});
+  w.ask({msg::Drain{kLeaver, msg::DrainOrder::kMove, 1, {{ArrayId{21}, kKeeper, kHere, {{0, 1}}}}}});
+  CHECK(w.actions.receives.empty());
+  w.ask({msg::Drain{kLeaver, msg::DrainOrder::kGoOn, 2, {}}});
+  CHECK(asked_at() == std::vector{kOwner});
+}
