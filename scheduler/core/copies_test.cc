@@ -318,6 +318,24 @@ TEST_CASE("with fewer workers than copies all have one, and who joins gets one")
   CHECK(w.count<msg::GraphDone>(10) == 1);
 }
 
+TEST_CASE("who joins is not told of ops that are over and made nothing: no worker could take them") {
+  Copying w({"one", "two"});
+  REQUIRE(w.keep(1, w.upload(), {2}, {{2, 2}}).outcome.ok());
+  REQUIRE(w.keeps(2).size() == 1);
+  w.finish(1);
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  w.add_worker(3, 1, "three");
+  int told = 0;
+  for (const msg::Plan& plan : w.log<msg::Plan>(3)) {
+    for (const msg::PlannedOp& op : plan.ops) {
+      CHECK(op.done);
+      CHECK(op.op.outputs.size() == 1);
+      ++told;
+    }
+  }
+  CHECK(told > 0);
+}
+
 TEST_CASE("an array that is held already gets copies when that is asked") {
   Copying w({"one", "two"});
   w.submit(10, 1, {w.on(fill(1, kFourBlocks), 1)}, {1});

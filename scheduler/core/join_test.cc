@@ -233,20 +233,5 @@ TEST_CASE("a late worker learns what exists") {
   CHECK(w.log<msg::Recover>(2).empty());
 }
 
-TEST_CASE("a late worker is not told of what is over and made nothing") {
-  World w;
-  w.add_worker(1, 2);
-  const DeviceId client = w.join(10, w.client()).devices[0];
-  w.submit(10, 1, {random(1, kFourByFour), map(2, kFourByFour, {1}), fetch(1, kFourByFour, client)}, {2});
-  const msg::Plan plan = w.log<msg::Plan>(1)[0];
-  REQUIRE(plan.ops.size() == 2);
-  REQUIRE(plan.ops[1].op.kind == ir::OpKind::kFetch);
-  w.complete(plan);
-  w.add_worker(2, 1);
-  const auto plans = w.log<msg::Plan>(2);
-  REQUIRE(plans.size() == 1);
-  CHECK(plans[0].ops.size() == 1);
-}
-
 }  // namespace
 }  // namespace tilewise::scheduler::test
