@@ -215,6 +215,7 @@ Result<Submission> Graph::submit(const Wish& wish, std::uint64_t request, bool o
   lay_out(draft);
 
   Submission s;
+  s.op_count = count;
   const auto kept = [&](const msg::Program& program) { return same(draft, program); };
   const bool may_keep = request != 0 && !only_look && draft.outputs > 0;
   if (const auto known =

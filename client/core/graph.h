@@ -43,6 +43,7 @@ struct Submission {
     std::shared_ptr<const Memory> memory;
   };
 
+  std::size_t op_count = 0;
   std::vector<ir::Op> ops;    // or, where the scheduler keeps them:
   std::uint64_t program = 0;  // Submit::program and what goes with it
   std::uint64_t first_output = 0;

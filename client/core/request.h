@@ -72,6 +72,8 @@ struct Request {
   std::optional<Announced> announced;
 
   bool computes = false;  // it has tasks, beside what it fetches
+  std::int32_t priority = 0;
+  std::size_t ahead = 0;  // its part of SessionOptions::look_ahead
 
   std::int64_t targets_left = 0;  // the endpoint's callbacks only
   TimeNs moved_at = 0;            // likewise: its begin, or when a block or word of progress last came

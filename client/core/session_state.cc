@@ -20,6 +20,9 @@ constexpr TimeNs kReleaseEveryNs = 1 * kMillisecond;  // releases in between sha
 constexpr std::size_t kReleaseBatch = 64;
 constexpr std::chrono::milliseconds kLastReports{100};  // they are sent every ten
 constexpr std::size_t kRememberedRefusals = 1024;
+// Of SessionOptions::look_ahead: what a request takes beside its ops, and the most that one counts for, so that those behind a large one
+// need not wait for its end.
+constexpr std::size_t kOpsOfRequest = 16, kMostOpsOfOne = 1024;
 
 Error error_of(const msg::Outcome& outcome) { return {outcome.code, outcome.message}; }
 
@@ -142,6 +145,23 @@ void SessionState::flush_releases(bool force) {
 
 // ---- requests --------------------------------------------------------------------------------------------------------
 
+void SessionState::await_room(std::unique_lock<std::mutex>& lock, std::int32_t priority) {
+  const auto room = [&] {
+    if (options_.look_ahead == 0 || ahead_ < options_.look_ahead || lost_.code != Errc::kOk) return true;
+    std::size_t before_it = 0;  // what is less urgent is not waited for
+    for (const auto& [number, request] : requests_) {
+      if (request->priority >= priority && !request->finished.load(std::memory_order_relaxed))
+        before_it += request->ahead;
+    }
+    return before_it < options_.look_ahead;
+  };
+  if (options_.timeout.count() == 0) return fewer_ahead_.wait(lock, room);
+  if (!fewer_ahead_.wait_for(lock, options_.timeout, room))
+    throw ArrayError(Errc::kTimeout, std::to_string(requests_.size()) +
+                                         " requests are outstanding, as many as look_ahead allows, and none "
+                                         "has ended in time");
+}
+
 Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
   auto request = std::make_shared<Request>();
   request->needs_done = !wish.hold.empty() || !wish.run.empty();
@@ -150,7 +170,8 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   std::vector<ir::SourceArray> arrays;
   {
-    const std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
+    await_room(lock, options.priority);
     for (const Key key : keys) arrays.push_back(graph_.source(key));
   }
   // Memory first, and without the lock: whoever names what this request holds must be sent after it.
@@ -195,6 +216,9 @@ Future SessionState::submit(const Wish& wish, const ComputeOptions& options) {
     request->targets[request->results[i]].number = submission.fetches[i].number;
   }
   request->number = next_request_++;
+  request->priority = options.priority;
+  request->ahead = std::min(submission.op_count, kMostOpsOfOne) + kOpsOfRequest;
+  ahead_ += request->ahead;
   request->computes = submission.program || std::ranges::any_of(submission.ops, [](const ir::Op& op) {
                         return op.kind != ir::OpKind::kFetch && op.kind != ir::OpKind::kProvide;
                       });
@@ -355,6 +379,8 @@ void SessionState::finish_locked(Request& request, Error error) {
   request.error = std::move(error);
   request.finished.store(true, std::memory_order_release);
   request.changed.notify_all();
+  ahead_ -= request.ahead;
+  fewer_ahead_.notify_all();
   // Otherwise the scheduler's last word, or the loss of it, removes it: what it holds is settled then.
   if (request.graph_done) remove(request.number);
 }
@@ -589,6 +615,7 @@ void SessionState::on_lost(Error why) {
   }
   devices_changed_.notify_all();
   heard_end_.notify_all();
+  fewer_ahead_.notify_all();
 }
 
 // Something of it goes on without that worker, or has gone on since then.

@@ -101,6 +101,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   void delivered(Request& request);            // all that it fetches is here
   void finish(Request& request, Error error);  // once; the second is ignored
   void finish_locked(Request& request, Error error);
+  // Until what is outstanding is within look_ahead. Throws: kTimeout.
+  void await_room(std::unique_lock<std::mutex>& lock, std::int32_t priority);
   void remove(std::uint64_t request);           // from those that have not ended; with the mutex held
   void abandon(Request& request, Error error);  // the scheduler is not to go on; with the mutex held
   void flush_releases(bool force);              // with the mutex held
@@ -122,6 +124,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   Requests requests_;                  // that have not ended at the scheduler
   std::set<std::uint64_t> fetching_;   // of these, those with targets
   std::condition_variable heard_end_;  // of one of them
+  std::size_t ahead_ = 0;              // of those that are not finished (Request::ahead)
+  std::condition_variable fewer_ahead_;
   std::map<DeviceId, Device> devices_;
   std::condition_variable devices_changed_;
   Error lost_{Errc::kOk, {}};

@@ -335,6 +335,46 @@ TEST_CASE("waits have deadlines; a get that times out cancels") {
   CHECK(world.fake.all<msg::CancelRequest>().size() == 1);
 }
 
+TEST_CASE("who is far ahead of the cluster waits, but not for what is less urgent") {
+  World world({.timeout = 20ms, .look_ahead = 3 * 18});  // of one op and a fetch
+  std::vector<Future> futures;
+  for (int i = 0; i < 3; ++i) futures.push_back(world.session.compute({world.session.ones({8})}));
+  const ArrayError late = thrown([&] { (void)world.session.compute({world.session.ones({8})}); });
+  CHECK(late.code() == Errc::kTimeout);
+  CHECK(says(late, "3 requests are outstanding"));
+  CHECK(submits(world.fake) == 3);
+  SUBCASE("its own are less urgent") {
+    futures.push_back(world.session.compute({world.session.ones({8})}, {.priority = 1}));
+    CHECK(submits(world.fake) == 4);
+  }
+  SUBCASE("one ends while it waits") {
+    std::thread other([&] { futures[1].cancel(); });
+    try {
+      (void)world.session.compute({world.session.ones({8})}), other.join();
+    } catch (...) {
+      other.join();
+      throw;
+    }
+    CHECK(submits(world.fake) == 4);
+    CHECK(thrown([&] { (void)world.session.compute({world.session.ones({8})}); }).code() == Errc::kTimeout);
+  }
+  SUBCASE("the scheduler is gone") {
+    world.fake.up.on_lost({Errc::kIo, "connection reset"});
+    CHECK(thrown([&] { (void)world.session.compute({world.session.ones({8})}); }).code() ==
+          Errc::kUnavailable);
+  }
+}
+
+TEST_CASE("a request larger than the look-ahead is sent where nothing else is outstanding, or none was set") {
+  World world({.timeout = 20ms, .look_ahead = 1});
+  const auto ask = [](const Session& session) { return session.compute({session.ones({8})}); };
+  (void)ask(world.session);
+  CHECK(thrown([&] { (void)ask(world.session); }).code() == Errc::kTimeout);
+  World unbounded({.timeout = 20ms, .look_ahead = 0});
+  for (int i = 0; i < 100; ++i) (void)ask(unbounded.session);
+  CHECK(submits(unbounded.fake) == 100);
+}
+
 TEST_CASE("losing the scheduler fails everything, waiting or to come") {
   World world;
   Array x = world.session.ones({8});

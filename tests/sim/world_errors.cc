@@ -44,8 +44,9 @@ std::vector<World::Task> World::named_tasks(const Client& client, const std::str
     const auto request = other->requests.find(std::stoull(found[1]));
     if (request == other->requests.end() || !request->second.replied) continue;
     const auto op = oracle_.planned(request->second.graph, std::stoull(found[2]));
-    if (op && name_of(oracle_.kind(*op)) == found[3].str())
-      out.push_back({*op, found[4].matched ? std::stoll(found[4]) : -1});
+    const std::int64_t point = found[4].matched ? std::stoll(found[4]) : -1;
+    if (op && name_of(oracle_.kind(*op)) == found[3].str() && point < oracle_.points(*op))
+      out.push_back({*op, point});
   }
   return out;
 }

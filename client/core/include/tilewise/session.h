@@ -26,6 +26,10 @@ struct SessionOptions {
   // 1 to 10,000; kInvalidArgument from whatever computes, otherwise.
   std::uint32_t weight = 100;
   Duration timeout{0};  // of every wait that names none; 0: for ever
+  // What is outstanding takes memory in all processes that it concerns, some kilobytes an op. Who is so many ops ahead of the cluster
+  // waits in compute() and persist() for earlier requests to end, of this priority or above (kTimeout). Each request counts for its
+  // ops, 1,024 at most, and 16 beside. 0: never.
+  std::size_t look_ahead = 16'384;
   // Looks at a file where the client can see it (io::inspect); load_npy, read_zarr and read_hdf5 are kUnsupported without, read_raw reads whatever is there. Called
   // on a thread of its own, which nobody waits for longer than `timeout` (5 minutes without one): kTimeout then. That thread may
   // outlive the session, so the function owns what it uses.
