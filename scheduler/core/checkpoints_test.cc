@@ -10,6 +10,7 @@ namespace names = ir::checkpoint;
 
 struct OnDisk : Looping {
   explicit OnDisk(int workers = 1) : Looping(workers, 50, "/folder/own") {}
+  explicit OnDisk(Options options) : Looping(1, std::move(options)) {}
   void turns(int n) {
     for (int i = 0; i < n; ++i) turn(), finish();
   }
@@ -43,6 +44,22 @@ struct OnDisk : Looping {
     complete(msg::Plan{{}, 0, {op}}, op.op.space.block_count());
   }
 };
+
+TEST_CASE("what takes long to make again goes to a file also where there is one device alone") {
+  Options options = Looping::limited(1'000'000, "/folder/own");
+  SUBCASE("long") {
+    options.max_recompute_ns = 10 * kMicrosecond;
+    OnDisk w(options);
+    w.turns(200);
+    CHECK(!w.told(names::kWrite, 1).empty());
+    CHECK(w.seen().lineage < 200);
+  }
+  SUBCASE("not long") {
+    OnDisk w(options);
+    w.turns(200);
+    CHECK(w.told(names::kWrite, 1).empty());
+  }
+}
 
 TEST_CASE("a long past is cut when the array is in a file, not before") {
   OnDisk w;

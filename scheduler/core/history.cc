@@ -181,9 +181,12 @@ void remember_op(State& s, const OpRecord& op) {
   if (!past.summary.running) trim(s);
 }
 
-void remember_loss(State& s, const Peer& peer) {
+void remember_loss(State& s, const Peer& peer, bool stopped) {
   if (!kept(s) || peer.info.role == msg::Role::kTool) return;  // tools come and go
-  s.history.lost.push_back({peer.info.id, peer.info.role, peer.info.name, s.now - s.start, peer.left});
+  std::int64_t bytes = 0;
+  for (const DeviceId id : peer.info.devices) bytes += s.device(id)->stats.bytes_used;
+  s.history.lost.push_back(
+      {peer.info.id, peer.info.role, peer.info.name, s.now - s.start, peer.left, stopped, bytes});
   if (s.history.lost.size() > kMaxLostPeers) s.history.lost.pop_front();
 }
 

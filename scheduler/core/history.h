@@ -69,7 +69,7 @@ void remember_op(State& s, const OpRecord& op);  // about to be forgotten
 void remember_peak(State& s, const msg::DeviceStats& stats, const msg::DeviceStats& before);
 void remember_link(State& s, const msg::PairStats& more);  // what a pair took in since the last report
 void add_work(const OpRecord& op, std::map<DeviceId, PastWork>& work);
-void remember_loss(State& s, const Peer& peer);
+void remember_loss(State& s, const Peer& peer, bool stopped);
 
 // view.cc, shared: without shares
 OpView view_of(const State& s, const OpRecord& op);

@@ -11,7 +11,8 @@ namespace tilewise::scheduler::test {
 struct Looping : World {
   // `folder`: of checkpoints.
   explicit Looping(int workers, std::size_t most_ops = 50, const std::string& folder = {})
-      : World(limited(most_ops, folder)) {
+      : Looping(workers, limited(most_ops, folder)) {}
+  Looping(int workers, Options options) : World(std::move(options)) {
     for (int i = 0; i < workers; ++i) add(static_cast<std::uint32_t>(i + 1));
     join(10, client());
     if (workers > 0) begin();

@@ -36,10 +36,10 @@ void tell_clients(State& s, msg::LogEntry entry) {
   }
 }
 
-// From the tables of the living.
-void strike_out(State& s, Peer& peer) {
+// From the tables of the living. `stopped`: it had said that it goes.
+void strike_out(State& s, Peer& peer, bool stopped) {
   const WorkerId id = peer.info.id;
-  remember_loss(s, peer);
+  remember_loss(s, peer, stopped);
   drop_from_traces(s, id);
   peer.alive = false;
   std::erase(s.live, id);
@@ -71,7 +71,7 @@ void let_go(State& s, WorkerId id) {
   Peer& peer = s.peer(id);
   flush_log(s, peer);
   peer.left = true;
-  strike_out(s, peer);
+  strike_out(s, peer, false);
   acknowledge_cancels(s, id, ~std::uint64_t{0});
 }
 
@@ -86,7 +86,7 @@ void lose_peer(State& s, WorkerId id, bool in_order) {
     return;
   }
   forget_drains(s, id);
-  strike_out(s, peer);
+  strike_out(s, peer, in_order);
   if (peer.info.role != msg::Role::kWorker) note_departed(s, peer);
   s.links.erase(peer.conn);
   // First who died, then what that means: peers discharge what the dead owed before they drop graphs.

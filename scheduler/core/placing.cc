@@ -348,7 +348,7 @@ class OpPlacer {
   // So that later ops of the plan know who has much to do already, and since when there is something to read. Returns what the busiest
   // device has of this one, in seconds.
   double add_work(const ir::Op& op, const ir::Geometry& geometry, const ir::Placement& placement) {
-    if (geometry.point_count() == 0 || devices_.size() < 2) return 0;
+    if (geometry.point_count() == 0) return 0;
     double most = 0, firsts_s = 0;
     std::int64_t points = 0;
     const double ready_s = first_block_s(op);

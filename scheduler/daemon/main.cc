@@ -3,6 +3,7 @@
 #include <tilewise/config/version.h>
 #include <tilewise/daemon/log.h>
 #include <tilewise/daemon/program.h>
+#include <tilewise/plan/plan.h>
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -123,6 +124,10 @@ int serve(const Settings& settings) {
       net::EventLoop::create({.spin_ns = daemon::usable_cores(common.cores) > 2 ? 20 * kMicrosecond : 0});
   if (!loop) return failure(loop.error());
   if (Status ok = check_checkpoint_dir(settings); !ok) return usage(ok.error());
+  if (Status ok = plan::check_off(settings.passes_off); !ok) {
+    ok.error().message = "--passes-off: " + ok.error().message;
+    return usage(ok.error());
+  }
   if (settings.state_dir.empty())
     daemon::log_warn("no state is kept", {{"why", "sessions and what they hold end with this process"},
                                           {"option", "--state-dir"}});

@@ -2,10 +2,14 @@
 
 #include <tilewise/json/json.h>
 
+#include <chrono>
 #include <cstdio>
 
 namespace tilewise::dashboard {
 namespace {
+
+const double kBegan =  // as near as no matter: it is set before main()
+    std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 
 std::string quoted(std::string_view text) {
   std::string out = "\"";
@@ -64,14 +68,24 @@ void about_cluster(Text& t, const scheduler::Overview& o) {
   const msg::StatusReply& s = o.status;
   std::size_t count[3] = {};
   for (const msg::PeerInfo& peer : s.peers) ++count[static_cast<std::size_t>(peer.role)];
-  t.family("tilewise_scheduler_uptime_seconds", "gauge", "Time since the scheduler started.");
+  t.family("tilewise_scheduler_uptime_seconds", "gauge",
+           "Time since the cluster's state began; goes on after a restart with --state-dir, without the time "
+           "in between.");
   t.sample(static_cast<double>(o.now) * 1e-9);
+  t.family("tilewise_scheduler_start_time_seconds", "gauge", "When this process began, since 1970.");
+  t.sample(kBegan);
   t.family("tilewise_scheduler_term", "gauge", "Number of this scheduler life.");
   t.sample(s.term);
   t.family("tilewise_peers", "gauge", "Joined processes by role.");
   t.sample(count[0], "role=\"worker\"");
   t.sample(count[1], "role=\"client\"");
   t.sample(count[2], "role=\"tool\"");
+  t.family("tilewise_worker_info", "gauge", "What a worker is called, by its number in other labels.");
+  for (const msg::PeerInfo& peer : s.peers) {
+    if (peer.role != msg::Role::kWorker) continue;
+    t.sample(1, "worker=\"w" + std::to_string(peer.id.value) + "\",name=" + quoted(peer.name) +
+                    ",host=" + quoted(peer.host_id));
+  }
   t.family("tilewise_graphs_running", "gauge", "Submitted graphs that have not ended.");
   t.sample(o.running);
   t.family("tilewise_graphs_ended_total", "counter",

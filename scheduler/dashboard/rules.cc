@@ -59,8 +59,11 @@ Entry entry_of(const Dashboard::Impl& d, const Request& request) {
 }
 
 std::optional<Response> refused(const Dashboard::Impl& d, const Request& request) {
-  // DNS rebinding: a foreign name that resolves to us is not one of ours.
-  if (request.count(http::field::host) != 1 || !d.names->host(field(request, http::field::host)))
+  // DNS rebinding: a foreign name that resolves to us is not one of ours. Whoever shows a token is no page that was lured here.
+  const bool shows_token = request.count(http::field::authorization) > 0 &&
+                           d.auth.from_authorization(field(request, http::field::authorization)).has_value();
+  if (request.count(http::field::host) != 1 ||
+      !(shows_token || d.names->host(field(request, http::field::host))))
     return problem(request, http::status::misdirected_request,
                    "this server has no such name; see --dashboard-host");
   const std::string_view origin = field(request, http::field::origin);

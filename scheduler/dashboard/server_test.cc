@@ -146,6 +146,9 @@ TEST_CASE("a foreign name that resolves to us is not ours") {
   CHECK(site.raw("GET / HTTP/1.1\r\nHost: " + site.host + "\r\nHost: evil.com\r\nConnection: close\r\n\r\n")
             .status == 421);
   CHECK(site.get("/", "Host: dash.example.org\r\n").status == 200);
+  // A page that was lured here has no token, so whoever shows one may call us as he likes: by the address of a container, say.
+  CHECK(site.get("/api/overview", "Host: 10.1.2.3:7421\r\n" + site.bearer(site.reader_token)).status == 200);
+  CHECK(site.get("/api/overview", "Host: 10.1.2.3:7421\r\nAuthorization: Bearer 00\r\n").status == 421);
 }
 
 // ---- what a request may hold -------------------------------------------------------------------------------------------------

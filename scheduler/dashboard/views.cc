@@ -219,11 +219,10 @@ json::object to_json(const scheduler::Overview& o, const std::vector<Warning>& f
                          })},
           {"lost", list(o.lost,
                         [](const scheduler::LostPeer& v) {
-                          return object{{"id", v.id.value},
-                                        {"role", role_of(v.role)},
-                                        {"name", utf8(v.name)},
-                                        {"at", seconds(v.at)},
-                                        {"drained", v.drained}};
+                          return object{{"id", v.id.value},     {"role", role_of(v.role)},
+                                        {"name", utf8(v.name)}, {"at", seconds(v.at)},
+                                        {"drained", v.drained}, {"stopped", v.stopped},
+                                        {"bytes", v.bytes}};
                         })},
           {"draining", list(o.draining,
                             [](const msg::DrainReply& v) {

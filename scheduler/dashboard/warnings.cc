@@ -15,10 +15,10 @@ using scheduler::Overview;
 constexpr TimeNs kRecent = 300 * kSecond;
 constexpr double kFull = 0.9;               // of a device's memory
 constexpr double kBusy = 0.5, kIdle = 0.1;  // shares of the time between two looks
-constexpr std::array<std::string_view, 15> kCodes = {
-    "no-workers",   "worker-lost", "stuck",          "memory-full",       "spilling",
-    "graph-failed", "imbalance",   "staged-lane",    "tcp-on-one-host",   "no-progress",
-    "retries",      "drain-waits", "copies-lacking", "checkpoint-failed", "lineage-long"};
+constexpr std::array<std::string_view, 16> kCodes = {
+    "no-workers",     "worker-lost",       "stuck",           "memory-full",   "spilling", "graph-failed",
+    "imbalance",      "staged-lane",       "tcp-on-one-host", "no-progress",   "retries",  "drain-waits",
+    "copies-lacking", "checkpoint-failed", "lineage-long",    "worker-stopped"};
 
 struct DeviceInfo {
   std::string name;
@@ -47,21 +47,60 @@ std::string names(const std::vector<std::string>& all) {
   return out;
 }
 
+// Of those that are not back under their name; who was stopped and had nothing is no news.
+void about_lost_workers(const Overview& now, std::vector<Warning>& out) {
+  std::vector<std::string> lost, back, stopped;
+  TimeNs last_lost = 0, last_back = 0;  // latest first, so these are the first ones
+  std::int64_t bytes = 0;
+  for (const scheduler::LostPeer& gone : now.lost) {
+    if (gone.role != msg::Role::kWorker || gone.drained || now.now - gone.at > kRecent) continue;
+    const std::string name = "w" + std::to_string(gone.id.value) + " (" + gone.name + ")";
+    const bool is_back = std::ranges::any_of(now.status.peers, [&](const msg::PeerInfo& peer) {
+      return peer.role == msg::Role::kWorker && peer.name == gone.name && peer.id.value > gone.id.value;
+    });
+    if (gone.stopped) {
+      if (gone.bytes > 0) stopped.push_back(name), bytes += gone.bytes;
+    } else {
+      (is_back ? back : lost).push_back(name);
+      TimeNs& last = is_back ? last_back : last_lost;
+      last = std::max(last, gone.at);
+    }
+  }
+  const auto lost_text = [&](const std::vector<std::string>& all, TimeNs last) {
+    return (all.size() == 1
+                ? "Worker " + all[0] + " was lost "
+                : std::to_string(all.size()) + " workers were lost, " + names(all) + ", the last ") +
+           seconds_ago(now.now, last) + ", with every block that only " +
+           (all.size() == 1 ? "it held" : "they held");
+  };
+  const std::string made_again =
+      " What was held there is made again where that can be done; Errors names the graphs "
+      "for which it could not.";
+  if (!lost.empty()) {
+    out.push_back(
+        {true, "worker-lost", lost_text(lost, last_lost) + ".",
+         "Look at its log and at the kernel's (out of memory?), then start it again." + made_again});
+  }
+  if (!back.empty()) {
+    out.push_back({false, "worker-lost", lost_text(back, last_back) + ", and has come back.",
+                   "Look at its log and at the kernel's (out of memory?)." + made_again});
+  }
+  if (!stopped.empty()) {
+    out.push_back(
+        {false, "worker-stopped",
+         names(stopped) + (stopped.size() == 1 ? " was" : " were") + " stopped with " + bytes_text(bytes) +
+             " of blocks.",
+         "tilewise drain has a worker hand on what is needed of its blocks before it goes." + made_again});
+  }
+}
+
 void about_workers(const Overview& now, const Devices& devices, std::vector<Warning>& out) {
   if (devices.empty()) {
     out.push_back({true, "no-workers", "No worker has joined: nothing can run.",
                    "Start tilewise-worker with this scheduler's address and token; its log says why if it "
                    "cannot join."});
   }
-  for (const scheduler::LostPeer& lost : now.lost) {
-    if (lost.role != msg::Role::kWorker || lost.drained || now.now - lost.at > kRecent) continue;
-    out.push_back({true, "worker-lost",
-                   "Worker w" + std::to_string(lost.id.value) + " (" + lost.name + ") was lost " +
-                       seconds_ago(now.now, lost.at) + ", with every block that only it held.",
-                   "Look at its log and at the kernel's (out of memory?), then start it again. What it held "
-                   "is made again "
-                   "where that can be done; Errors names the graphs for which it could not."});
-  }
+  about_lost_workers(now, out);
 }
 
 void about_memory(const Overview& now, const Devices& devices, std::vector<Warning>& out) {

@@ -36,6 +36,30 @@ TEST_CASE("each trouble is named") {
     o.lost[0] = {WorkerId{7}, msg::Role::kClient, "a client may go", o.now};
     CHECK(warnings(o, nullptr).empty());
   }
+  SUBCASE("workers were lost, and some are back under their names") {
+    o.lost.push_back({WorkerId{9}, msg::Role::kWorker, "gone/9", o.now - 2 * kSecond});
+    o.lost.push_back({WorkerId{7}, msg::Role::kWorker, "gone/7", o.now - 5 * kSecond});
+    REQUIRE(warnings(o, nullptr).size() == 1);
+    CHECK(has(warnings(o, nullptr), "worker-lost",
+              "2 workers were lost, w9 (gone/9), w7 (gone/7), the last 2 s ago"));
+    o.status.peers[0].name = "gone/9";  // of an older number: another one
+    CHECK(warnings(o, nullptr).size() == 1);
+    o.status.peers[0].id = WorkerId{10};
+    const std::vector<Warning> now = warnings(o, nullptr);
+    REQUIRE(now.size() == 2);
+    CHECK(now[0].serious);
+    CHECK(now[0].what.find("w7 (gone/7) was lost 5 s ago") != std::string::npos);
+    CHECK_FALSE(now[1].serious);
+    CHECK(now[1].what.find("w9 (gone/9) was lost 2 s ago") != std::string::npos);
+  }
+  SUBCASE("a worker was stopped: no trouble, unless it had something") {
+    o.lost.push_back({WorkerId{7}, msg::Role::kWorker, "gone/7", o.now - 3 * kSecond, false, true});
+    CHECK(warnings(o, nullptr).empty());
+    o.lost[0].bytes = 3 << 20;
+    REQUIRE(warnings(o, nullptr).size() == 1);
+    CHECK(has(warnings(o, nullptr), "worker-stopped", "w7 (gone/7) was stopped with 3.0 MiB of blocks"));
+    CHECK_FALSE(warnings(o, nullptr)[0].serious);
+  }
   SUBCASE("memory") {
     o.status.devices[1].bytes_used = 950;
     CHECK(has(warnings(o, nullptr), "memory-full", "w2/host:0"));

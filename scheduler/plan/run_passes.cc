@@ -39,15 +39,22 @@ Status verify(const Graph& graph, ir::Stage stage, ir::GeometryCache& geometries
 
 std::span<const std::string_view> pass_names() { return kNames; }
 
-Result<PlannedGraph> run_passes(Graph graph, const NewArray& new_array, const Options& options) {
-  for (const std::string& name : options.off) {
+Status check_off(std::span<const std::string> names) {
+  for (const std::string& name : names) {
     if (name != kPlacedPass && std::find(std::begin(kNames), std::end(kNames), name) == std::end(kNames)) {
-      return error(Errc::kInvalidArgument, "no pass is called '" + name + "'");
+      std::string known(kPlacedPass);
+      for (const std::string_view pass : kNames) known += ", " + std::string(pass);
+      return error(Errc::kInvalidArgument, "no pass is called '" + name + "'; there are " + known);
     }
   }
-  if (std::find(options.off.begin(), options.off.end(), kNames[5]) != options.off.end()) {
+  if (std::find(names.begin(), names.end(), kNames[5]) != names.end()) {
     return error(Errc::kInvalidArgument, "workers cannot do without pass 'lowering'");
   }
+  return {};
+}
+
+Result<PlannedGraph> run_passes(Graph graph, const NewArray& new_array, const Options& options) {
+  TW_TRY(check_off(options.off));
   const auto on = [&](std::string_view name) {
     return std::find(options.off.begin(), options.off.end(), name) == options.off.end();
   };

@@ -54,6 +54,7 @@ TEST_CASE("bad options are one line and exit code 2") {
   refused(run({scheduler_program(), "--nonsense"}), 2, "nonsense");
   refused(run({scheduler_program(), "--listen", "127.0.0.1:99999"}), 2, "99999");
   refused(run({scheduler_program(), "--log-level", "loud"}), 2, "loud");
+  refused(run({scheduler_program(), "--token-file", token, "--passes-off", "fusoin"}), 2, "fusoin");
   refused(run({tool_program(), "status", "--timeout", "0"}), 2, "0 not in range");
   refused(run({worker_program(), "--token-file", token}), 2, "scheduler");
   REQUIRE(net::Token::create(token).has_value());

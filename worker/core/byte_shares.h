@@ -53,7 +53,7 @@ class ByteShares {
   bool must_wait(SessionId asker, std::int64_t wanted) const;
   // It was, and did not get so much. Nothing in a session without work or blocks here.
   void put_off(SessionId session, std::int64_t bytes);
-  // Something of the session that waits for so much has been refused it, for whatever reason but its own graph's order; has got it.
+  // Something of the session that waits for so much has been refused it, for whatever reason but its own order; has got it.
   void refuse(SessionId session, std::int64_t bytes);
   void serve(SessionId session, std::int64_t bytes);
 

@@ -69,7 +69,7 @@ enum class Claim : std::uint8_t {
 // What keeps an ordinary claim from memory that could be had (memory.cc).
 enum class Obstacle : std::uint8_t {
   kNone,
-  kOwnGraph,  // earlier tasks of it
+  kOwnOrder,  // earlier tasks of the same session
   kSessions,  // others, which have less
   kReserve
 };

@@ -9,6 +9,8 @@
 namespace tilewise::worker {
 namespace {
 
+constexpr std::int64_t kLittle = 4096;  // such a part of a device's memory
+
 bool all_given(const ir::Donors& donors, std::size_t outputs) {
   const auto end = donors.begin() + static_cast<std::ptrdiff_t>(outputs);
   return outputs > 0 && std::all_of(donors.begin(), end, [](int donor) { return donor >= 0; });
@@ -16,12 +18,12 @@ bool all_given(const ir::Donors& donors, std::size_t outputs) {
 
 }  // namespace
 
-// May what is free be given to the asker? What is owed to others is not: to earlier tasks of its own graph, to sessions that have
+// May what is free be given to the asker? What is owed to others is not: to earlier tasks of its own session, to sessions that have
 // less (byte_shares.h), to the lowest task.
 Obstacle Core::Impl::obstacle(std::uint16_t d, const Asker& asker) {
   const DeviceState& device = devices[d];
   if (asker.claim != Claim::kOrdinary) return Obstacle::kNone;
-  if (crowds_out(d, asker.bytes, asker.use)) return Obstacle::kOwnGraph;
+  if (crowds_out(d, asker.bytes, asker.use)) return Obstacle::kOwnOrder;
   if (device.shares.must_wait(asker.session, asker.bytes)) return Obstacle::kSessions;
   return owes_reserve(device, asker.bytes) ? Obstacle::kReserve : Obstacle::kNone;
 }
@@ -30,7 +32,7 @@ Obstacle Core::Impl::obstacle(std::uint16_t d, const Asker& asker) {
 bool Core::Impl::admits(std::uint16_t d, const Asker& asker, Obstacle there) {
   ByteShares& shares = devices[d].shares;
   if (there == Obstacle::kNone) return true;
-  if (there == Obstacle::kOwnGraph) {  // other sessions owe it nothing for that
+  if (there == Obstacle::kOwnOrder) {  // other sessions owe it nothing for that
     crowded = true;
     return false;
   }
@@ -278,47 +280,69 @@ std::int64_t Core::Impl::grows_by(Slot slot) {
   return op.grows;
 }
 
-// What tasks of the same graph before `use` have yet to take on the device, if nothing came free meanwhile; counted until it is
-// more than `enough`. Nothing where the results of an op do not fit beside each other anyway: then they have to be used up as they
-// are made, and what is made of them must not wait.
-std::int64_t Core::Impl::wanted_before(std::uint16_t d, const NextUse& use, std::int64_t enough) {
-  const DeviceState& device = devices[d];
-  if (use.queue < 0 || use.queue >= static_cast<std::int64_t>(device.queues.size())) return 0;
-  const Queue& queue = queues[device.queues[static_cast<std::size_t>(use.queue)]];
+// What tasks of the queue before `use` have yet to take on its device, if nothing came free meanwhile; counted until it is more than
+// `enough`. None where the results of an op do not fit beside each other anyway: then they have to be used up as they are made, and
+// what is made of them must not wait.
+std::optional<std::int64_t> Core::Impl::wanted_by(const Queue& queue, const NextUse& use,
+                                                  std::int64_t enough) {
+  const std::uint16_t d = queue.device;
   std::int64_t wanted = 0;
   const auto fits = [&](Slot op) {
     const std::int64_t each = grows_by(op);
-    return each == 0 || ops[op].shares[d].owned <= device.spec.memory_bytes / each;
+    return each == 0 || ops[op].shares[d].owned <= devices[d].spec.memory_bytes / each;
   };
   const auto comes_before = [&](Slot op, std::int64_t ordinal) {
     return NextUse{use.queue, ops[op].order.value, ordinal} < use;
   };
   Slot last = kNone;
+  bool all_fit = true;
   // False: enough is known.
   const auto count = [&](Slot t) {
     const Task& task = tasks[t];
     if (task.finished || task.admitted || task.outcome != kNone || !comes_before(task.op, task.ordinal))
       return true;
-    if (std::exchange(last, task.op) != task.op && !fits(task.op)) {
-      wanted = 0;
-      return false;
-    }
+    if (std::exchange(last, task.op) != task.op && !fits(task.op)) return all_fit = false;
     wanted += grows_by(task.op);
     return wanted <= enough;
   };
-  if (!std::all_of(queue.order.begin(), queue.order.end(), count) ||
-      !std::all_of(queue.eager.begin(), queue.eager.end(), count))
-    return wanted;
+  const bool counted = std::all_of(queue.order.begin(), queue.order.end(), count) &&
+                       std::all_of(queue.eager.begin(), queue.eager.end(), count);
+  if (!all_fit) return std::nullopt;
+  if (!counted) return wanted;
   for (const Slot slot : queue.ops) {
     const ShareState& share = ops[slot].shares[d];
     if (!comes_before(slot, share.next) || wanted > enough) break;
-    if (!fits(slot)) return 0;
+    if (!fits(slot)) return std::nullopt;
     wanted += (share.owned - share.next) * grows_by(slot);
   }
   return wanted;
 }
 
-// Without a tier below nothing that has been made can leave before it is used. Who comes later in its graph's order takes no
+// The same of all its session's graphs up to that one: a client that asks for one step after the other, and waits for none, holds each
+// until the next is there as a whole, and a chain of blocks that runs ahead through many of them would take what the first one wants.
+// Graphs that take next to nothing are not held up for that.
+std::int64_t Core::Impl::wanted_before(std::uint16_t d, const NextUse& use, std::int64_t enough) {
+  const DeviceState& device = devices[d];
+  if (use.queue < 0 || use.queue >= static_cast<std::int64_t>(device.queues.size())) return 0;
+  const Queue& own = queues[device.queues[static_cast<std::size_t>(use.queue)]];
+  std::optional<std::int64_t> some = wanted_by(own, use, enough);
+  if (!some) return 0;
+  std::int64_t wanted = *some;
+  if (use.queue == 0 || wanted > enough) return wanted;
+  const NextUse end{use.queue, UINT64_MAX, INT64_MAX};
+  const std::int64_t little = device.spec.memory_bytes / kLittle;
+  if (some = wanted_by(own, end, little); some && *some <= little) return wanted;
+  for (std::int64_t q = use.queue; q-- > 0 && wanted <= enough;) {
+    const Queue& queue = queues[device.queues[static_cast<std::size_t>(q)]];
+    if (queue.session != own.session || (queue.live == 0 && queue.ops.empty())) continue;
+    some = wanted_by(queue, {q, UINT64_MAX, INT64_MAX}, enough - wanted);
+    if (!some) return 0;
+    wanted += *some;
+  }
+  return wanted;
+}
+
+// Without a tier below nothing that has been made can leave before it is used. Who comes later in its session's order takes no
 // memory that those before it want: else what is made too early keeps out what it waits for.
 bool Core::Impl::crowds_out(std::uint16_t d, std::int64_t bytes, const NextUse& use) {
   const DeviceState& device = devices[d];

@@ -128,3 +128,43 @@ TEST_CASE("what could be made early leaves the memory that is wanted before it")
   CHECK(device.of[5] + device.of[6] == 4);
   CHECK(device.lists.core->counters().tasks_done == 10);
 }
+
+// Each step of a loop that waits for none is a graph of its own.
+TEST_CASE("a step that could be made early leaves the memory that earlier steps of its session want") {
+  const auto steps = [](Device& device, SessionId second) {
+    const ir::Op few = pieces_of(10, 2), many = pieces_of(20, 4);
+    device.lists.log(
+        {plan_of({on(kHere, 1, few), on(kPeer, 2, many), on(kHere, 3, map_of(20, 30, many.space)),
+                  on(kPeer, 4, map_of(30, 40, many.space))},
+                 {ArrayId{10}, ArrayId{30}}, 1)});
+    device.run();
+    for (const std::uint64_t graph : {2, 3}) {
+      msg::Plan plan = plan_of({on(kHere, 3 + graph, map_of(10, 30 + 10 * graph, few.space))},
+                               {ArrayId{30 + 10 * graph}}, graph);
+      plan.session = second;
+      device.lists.log({plan});
+      device.run();
+    }
+    return device.of[5] + device.of[6];
+  };
+  Device device(8);
+  CHECK(steps(device, {}) == 1);  // there is room for one block more
+  msg::PeerBatch offers;
+  for (std::int64_t b = 0; b < 4; ++b) {
+    msg::Offer offer;
+    offer.block = {ArrayId{20}, b}, offer.op = OpId{3}, offer.from = kPeer, offer.to = kHere;
+    offer.offset = b * kPiece, offer.bytes = kPiece;
+    offers.offers.push_back(offer);
+  }
+  device.lists.from_peer(offers);
+  device.run();
+  CHECK(device.of[3] == 4);
+  device.lists.log({msg::Release{{ArrayId{10}, ArrayId{30}}}});
+  msg::PeerBatch dones;
+  for (std::int64_t b = 0; b < 4; ++b) dones.dones.push_back({{ArrayId{30}, b}, OpId{4}, kHere, kPeer});
+  device.lists.from_peer(dones);
+  device.run();
+  CHECK(device.of[5] + device.of[6] == 4);
+  Device shared(8);
+  CHECK(steps(shared, SessionId{7}) > 1);  // other sessions owe it nothing
+}

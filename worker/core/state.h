@@ -256,6 +256,7 @@ struct Core::Impl {
   bool roomy(const DeviceState& device, std::int64_t bytes) const;
   bool owes_reserve(const DeviceState& device, std::int64_t bytes) const;
   bool crowds_out(std::uint16_t device, std::int64_t bytes, const NextUse& use);
+  std::optional<std::int64_t> wanted_by(const Queue& queue, const NextUse& use, std::int64_t enough);
   std::int64_t wanted_before(std::uint16_t device, const NextUse& use, std::int64_t enough);
   std::int64_t grows_by(Slot op);
   NextUse first_reader(const Copy& copy) const;

@@ -64,7 +64,9 @@ struct LostPeer {
   msg::Role role = msg::Role::kWorker;
   std::string name;
   TimeNs at = 0;
-  bool drained = false;  // it left as an operator wished
+  bool drained = false;    // it left as an operator wished
+  bool stopped = false;    // it said that it goes, and was not waited for
+  std::int64_t bytes = 0;  // that its devices had by its last report
 };
 
 struct Overview {

@@ -53,6 +53,8 @@ struct PlannedGraph {
 
 // "dead-code", "common-subexpressions", "shared-moments", "fusion", "shared-tapes", "lowering", "shared-gathers", "memory-order": as they run.
 std::span<const std::string_view> pass_names();
+// Whether all these may be left out: kInvalidArgument names one that may not, or that there is not.
+Status check_off(std::span<const std::string> names);
 
 // A pass that needs placements, so whoever places runs it, after these; as an option it is known here too.
 constexpr std::string_view kPlacedPass = "pieces";
