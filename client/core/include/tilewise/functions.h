@@ -42,6 +42,15 @@ template <std::same_as<bool> B> Array var(const Array&, const Axes&, B, bool = f
 template <std::same_as<bool> B> Array stddev(const Array&, const Axes&, B, bool = false) = delete;
 Array count_nonzero(const Array& a, const Axes& axes = {}, bool keepdims = false);  // int64
 
+// ---- exponentials that are summed: as in scipy.special, without overflow. Integers and bool: float64; 16-bit floats are computed in float32
+// and rounded once; complex numbers: kInvalidArgument ----
+// log(sum(exp(a))) along the axes; of nothing, and where all are -infinity: -infinity.
+Array logsumexp(const Array& a, const Axes& axes = {}, bool keepdims = false);
+// exp(a) / sum(exp(a)), with a's shape. Along all axes together: `Axes{}`. NaN where the largest along the axes is infinite.
+Array softmax(const Array& a, const Axes& axes = -1);
+// a - logsumexp(a), the logarithm of softmax(a) with digits where that vanishes. NaN at +infinity and where all are -infinity.
+Array log_softmax(const Array& a, const Axes& axes = -1);
+
 // ---- running sums and products ----
 // out[i] = a[0] + ... + a[i] along `axis`, which may be left out of one-dimensional arrays only (kInvalidArgument). `dtype`:
 // elements are cast to it first, and the result has it; else bool and signed integers give int64, unsigned ones uint64, and
@@ -94,6 +103,10 @@ Array triu(const Array& a, std::int64_t k = 0);
 // Of a vector of n elements the matrix, n + |k| rows and columns, with it on the k-th diagonal and zeros elsewhere; of a matrix its
 // k-th diagonal, as diagonal() in linalg.h. kShapeMismatch for other ranks.
 Array diag(const Array& a, std::int64_t k = 0);
+// 1 where the position along a new axis is the index there, else 0: a vector of `num_classes` elements for each index, which is zero for an
+// index outside of [0, num_classes). `axis`: the new one's place in the result. kInvalidArgument for indices that are no integers
+// and for a negative number of classes.
+Array one_hot(const Array& indices, std::int64_t num_classes, DType dtype = DType::kFloat64, int axis = -1);
 // All with the shape that they broadcast to, as views. kShapeMismatch where there is none.
 std::vector<Array> broadcast_arrays(const std::vector<Array>& arrays);
 // Of n vectors: n arrays of all extents, as views; the d-th varies along dimension d (indexing "ij"), or with the first two
