@@ -49,5 +49,64 @@ TEST_CASE("sums of exponentials and classes: mistakes") {
   check_refused([&] { one_hot(i, 3, DType::kFloat32, 3); }, Errc::kOutOfRange, {"one_hot: axis 3", "(3, 4)"});
 }
 
+TEST_CASE("sums of what belongs together: shapes, dtypes, and what is recorded") {
+  World world;
+  const Session& s = world.session;
+  const Array x = s.zeros({30, 4}, {.dtype = DType::kFloat32, .block = {10, 3}}),
+              i = s.arange(0, 30, 1, {.block = {7}});
+  CHECK(put_add(x, i, s.zeros({30, 1}), 0).shape() == Shape{30, 4});
+  CHECK(put_add(x, i, s.zeros({30, 1}), 0).dtype() == DType::kFloat32);
+  CHECK(put_add(x, i, s.zeros({}), 0).grid() == x.grid());
+  CHECK(segment_sum(x, i, 6).shape() == Shape{6, 4});
+  CHECK(segment_sum(x, i, 6).dtype() == DType::kFloat32);
+  CHECK(segment_sum(x, i, 6).grid().dim(1) == x.grid().dim(1));
+  CHECK(segment_sum(x.astype(DType::kInt16), i, 6).dtype() == DType::kInt16);
+  CHECK(segment_sum(x.astype(DType::kBFloat16), i, 6).dtype() == DType::kBFloat16);
+  // Integers of many blocks are summed a block at a time, without a sweep of all of them.
+  const auto sweeps = [&](const Array& a) {
+    world.session.compute({a});
+    const std::vector<ir::Op>& ops = world.fake.last().ops;
+    return std::count_if(ops.begin(), ops.end(), [](const ir::Op& op) {
+      if (op.kind != ir::OpKind::kCall) return false;
+      const auto& maps = op.get<ir::CallAttrs>().maps;
+      return maps.at(1).at(0).kind == ir::DimMap::Kind::kStep;
+    });
+  };
+  CHECK(sweeps(segment_sum(x, i, 6)) == 1);
+  CHECK(sweeps(segment_sum(x.astype(DType::kInt64), i, 6)) == 0);
+  CHECK(sweeps(segment_sum(x.astype(DType::kInt64), i, 20)) == 1);
+}
+
+TEST_CASE("sums of what belongs together: mistakes") {
+  World world;
+  const Session& s = world.session;
+  const Array x = s.zeros({3, 4}), i = s.arange(3), f = s.zeros({3});
+  check_refused([&] { put_add(x > 0.0, i, f, 0); }, Errc::kInvalidArgument, {"put_add of bool", "(3, 4)"});
+  check_refused([&] { put_add(x, i, f); }, Errc::kInvalidArgument, {"put_add wants an axis", "(3, 4)"});
+  check_refused([&] { put_add(x, f, f, 0); }, Errc::kInvalidArgument, {"put_add: indices of dtype float64"});
+  check_refused([&] { put_add(x, i.expand_dims(0), f, 0); }, Errc::kShapeMismatch,
+                {"put_add wants a vector"});
+  check_refused([&] { put_add(x, i, f, 2); }, Errc::kOutOfRange, {"put_add: axis 2"});
+  check_refused([&] { put_add(x, i, f, 0); }, Errc::kShapeMismatch, {"(3,)", "(3, 4)"});
+  check_refused([&] { add_at(x > 0.0, {i}, x); }, Errc::kInvalidArgument, {"add_at of bool"});
+  check_refused([&] { add_at(x, {i, i, i}, 1.0); }, Errc::kOutOfRange, {"3 axes"});
+  check_refused([&] { add_at(x, {f}, 1.0); }, Errc::kInvalidArgument, {"float64"});
+  check_refused([&] { segment_sum(x, f, 2); }, Errc::kInvalidArgument, {"segment_sum: ids of dtype float64"});
+  check_refused([&] { segment_sum(x, s.arange(4), 2); }, Errc::kShapeMismatch, {"(4,)", "(3, 4)"});
+  check_refused([&] { segment_sum(s.zeros({}), i, 2); }, Errc::kShapeMismatch, {"segment_sum", "()"});
+  check_refused([&] { segment_sum(x, i.expand_dims(1), 2); }, Errc::kShapeMismatch,
+                {"vector of ids", "(3, 1)"});
+  check_refused([&] { segment_sum(x, i, -2); }, Errc::kInvalidArgument, {"segments -2"});
+  check_refused([&] { segment_sum(x, i, INT64_MAX); }, Errc::kLimitExceeded, {"9223372036854775807"});
+  check_refused([&] { segment_sum(x > 0.0, i, 2); }, Errc::kInvalidArgument, {"segment_sum of bool"});
+  check_refused([&] { bincount(f); }, Errc::kInvalidArgument, {"bincount: integers of dtype float64"});
+  check_refused([&] { bincount(i.expand_dims(0)); }, Errc::kShapeMismatch,
+                {"bincount wants a vector", "(1, 3)"});
+  check_refused([&] { bincount(i, x); }, Errc::kShapeMismatch, {"weights of shape (3, 4)", "(3,)"});
+  check_refused([&] { bincount(i, f.astype(DType::kComplex64)); }, Errc::kInvalidArgument,
+                {"weights", "complex64"});
+  check_refused([&] { bincount(i, {}, -1); }, Errc::kInvalidArgument, {"minlength -1"});
+}
+
 }  // namespace
 }  // namespace tilewise::client

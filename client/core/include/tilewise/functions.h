@@ -138,6 +138,11 @@ Array take_along_axis(const Array& x, const Array& indices, int axis = -1);
 // twice the last value stays.
 Array put(const Array& x, const Array& indices, const Array& values, std::optional<int> axis = {});
 
+// x, with values[..., j, ...] added to what is at indices[j] along `axis`, as many times as an index comes (np.add.at along an axis): one after
+// the other, in the order of j, so that bits are those of a plain loop whatever the cuts and devices. Values are cast to x's
+// dtype and broadcast; integers wrap, sums of 16-bit floats are carried in float32 and rounded once. Of bool: kInvalidArgument.
+Array put_add(const Array& x, const Array& indices, const Array& values, std::optional<int> axis = {});
+
 struct Slice {  // start:stop:step along an axis, as Array::slice takes it
   int axis = 0;
   std::optional<std::int64_t> start = {}, stop = {};
@@ -152,6 +157,24 @@ Array set(const Array& x, const std::vector<Slice>& where, const Array& value);
 // number: kShapeMismatch where it is another one. Errors else as those of Array::index and broadcast_to.
 Array set_index(const Array& x, const std::vector<IndexTerm>& terms, const Array& value);
 Array set_index(const Array& x, const std::vector<IndexTerm>& terms, const Scalar& value);
+// x, with `value` added to the elements that x.index(terms) shows, to one that arrays name several times each of its values: np.add.at, or
+// JAX's x.at[terms].add(value). In C order of what is shown; dtypes, masks and errors as those of put_add and set_index.
+Array add_at(const Array& x, const std::vector<IndexTerm>& terms, const Array& value);
+Array add_at(const Array& x, const std::vector<IndexTerm>& terms, const Scalar& value);
+
+// ---- sums and counts of what belongs together. Blocks of the data are added one after another for each block of a result, as in put();
+// integers of many blocks in a few segments a block at a time, and these sums then ----
+
+// out[k] = the sum of values[j, ...] for all j with segment_ids[j] == k, in the order of j, as jax.ops.segment_sum: a vector of
+// integers, one for each of values along axis 0, which ids outside of [0, num_segments) leave out. Shape (num_segments, ...), values'
+// dtype, sums as in put_add; of a segment that nothing belongs to: 0. Without `num_segments` as many as the largest id says: waits for that.
+// kShapeMismatch for ids of another shape, kInvalidArgument for ids that are no integers, values of bool, a negative number.
+Array segment_sum(const Array& values, const Array& segment_ids,
+                  std::optional<std::int64_t> num_segments = {});
+// How often each of 0 ... max(x) is in the vector x of integers: int64, at least `minlength` long. With weights, of x's shape, their sums
+// instead: float64, in the order of x. Waits for the least and largest of x: a negative one is kOutOfRange. kShapeMismatch for other shapes,
+// kInvalidArgument for other dtypes, complex weights and a negative minlength.
+Array bincount(const Array& x, const Array& weights = {}, std::int64_t minlength = 0);
 
 // ---- order ----
 // Of real numbers and bool (complex: kInvalidArgument). NaN is last, ascending and descending. Between blocks along the axis all elements

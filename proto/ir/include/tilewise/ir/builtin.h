@@ -35,10 +35,12 @@ struct TakeAlong {
   static constexpr std::string_view kName = "tilewise.take_along_axis";
   std::int64_t axis = 0, extent = 0;
 };
-// (a, indices swept, values swept along `axis`) -> a, with values[..., j, ...] at indices[j]; of equal ones the last.
+// (a, indices swept, values swept along `axis`) -> a, with values[..., j, ...] at indices[j]; of equal ones the last. `add`: with these
+// added to what is there, one after the other in the order of j; numbers but 16-bit floats.
 struct Put {
   static constexpr std::string_view kName = "tilewise.put";
   std::int64_t axis = 0, extent = 0;  // of a
+  std::int64_t add = 0;
 };
 // (indices of an axis) -> the same counted from 0; `axis` is what errors call it.
 struct WrapIndex {
