@@ -1,7 +1,9 @@
 // Sums and counts of what belongs together.
 #include <tilewise/functions.h>
+#include <tilewise/session.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "builtin_call.h"
 
@@ -140,6 +142,127 @@ Array bincount(const Array& x, const Array& weights, std::int64_t minlength) {
   const Array values = weights.valid() ? weights.astype(DType::kFloat64)
                                        : whole(x, client::computed_cuts(ids), 1, DType::kInt64);
   return summed(values, ids, count);
+}
+
+// ---- histograms --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Ends of the bins that are cut evenly. Waits for the extremes of `a`, which is kept, unless they are told.
+std::pair<double, double> range_of(Array& a, const std::optional<std::pair<double, double>>& told) {
+  std::pair<double, double> range = {0, 1};
+  if (told) {
+    range = *told;
+  } else if (a.size() > 0) {
+    a = Access::plain(a);
+    const Array both = stack({min(a), max(a)}).astype(DType::kFloat64);
+    Future future = Access::state(a).submit({.fetch = {Access::key(both)}, .hold = {Access::key(a)}}, {});
+    const std::vector<double> found = future.get<double>(0);
+    range = {found[0], found[1]};
+  }
+  if (!std::isfinite(range.second - range.first) || range.first > range.second)
+    refuse(Errc::kInvalidArgument,
+           "histogram: range from " + std::to_string(range.first) + " to " + std::to_string(range.second), a);
+  if (range.first == range.second) range.first -= 0.5, range.second += 0.5;
+  return range;
+}
+
+// In a dtype that is searched for.
+Array sample_of(const Array& a) {
+  if (ir::is_complex(a.dtype())) refuse(Errc::kInvalidArgument, "histogram of complex numbers", a);
+  const Array flat = a.reshape({-1});
+  if (a.dtype() == DType::kBool) return flat.astype(DType::kUInt8);
+  return ir::is_half(a.dtype()) ? flat.astype(DType::kFloat32) : flat;
+}
+
+Array weights_of(const Array& a, const Array& sample, const Array& weights) {
+  if (!weights.valid()) return whole(a, client::computed_cuts(sample), 1, DType::kInt64);
+  if (weights.shape() != a.shape())
+    refuse(Errc::kShapeMismatch, "histogram with weights of shape " + ir::to_string(weights.shape()), a);
+  const Array flat = weights.reshape({-1});
+  switch (weights.dtype()) {
+    case DType::kBool: return flat.astype(DType::kInt64);
+    case DType::kFloat16:
+    case DType::kBFloat16:
+    case DType::kFloat32: return flat.astype(DType::kFloat64);
+    case DType::kComplex64: return flat.astype(DType::kComplex128);
+    default: return flat;
+  }
+}
+
+Histogram counted(const Array& a, const Array& sample, const Array& edges, const HistogramOptions& options) {
+  const std::int64_t bins = edges.size() - 1;
+  const Array weights = weights_of(a, sample, options.weights);
+  // The bin that begins with the last edge not above; the last one has its end, too.
+  const Array begun = searchsorted(edges, sample, "right") - 1;
+  const Array bin = where(sample == edges.at(0, -1), bins - 1, begun);
+  Array counts = summed(weights, bin, bins);
+  if (options.weights.valid() && options.weights.dtype() != DType::kBool)
+    counts = counts.astype(options.weights.dtype());
+  if (options.density) {
+    const Array inexact = ir::is_complex(counts.dtype()) ? counts : counts.astype(DType::kFloat64);
+    counts = inexact / diff(edges).astype(DType::kFloat64) / sum(inexact);
+  }
+  return {counts, edges};
+}
+
+Histogram counted_between(const Array& a, const Array& edges, const HistogramOptions& options) {
+  if (options.range) refuse(Errc::kInvalidArgument, "histogram with edges and a range", a);
+  return counted(a, sample_of(a), edges, options);
+}
+
+}  // namespace
+
+Histogram histogram(const Array& a, std::int64_t bins, const HistogramOptions& options) {
+  if (bins < 1) refuse(Errc::kInvalidArgument, "histogram of " + std::to_string(bins) + " bins", a);
+  check_number(a, bins, "histogram: number of bins ");
+  Array sample = sample_of(a);
+  const auto [first, last] = range_of(sample, options.range);
+  const double step = (last - first) / static_cast<double>(bins);
+  const double epsilon = sample.dtype() == DType::kFloat32 ? 0x1p-23 : 0x1p-52;
+  if (step < epsilon * std::max(std::abs(first), std::abs(last)))
+    refuse(Errc::kInvalidArgument,
+           "histogram: " + std::to_string(bins) + " bins from " + std::to_string(first) + " to " +
+               std::to_string(last) + ", too narrow for numbers between them",
+           a);
+  const Array positions = Access::record(
+      Access::state(a), nullptr,
+      ir::infer_generate({bins + 1}, std::nullopt, [&, lo = first, hi = last](ir::TapeBuilder& t, auto) {
+        const auto at = t.cast(t.iota(0), DType::kFloat64);
+        const auto rising =
+            t.binary(ir::TapeOp::kAdd, t.binary(ir::TapeOp::kMul, at, ir::Scalar(step)), ir::Scalar(lo));
+        return t.where(t.binary(ir::TapeOp::kEq, t.iota(0), ir::Scalar(bins)),
+                       t.constant(ir::Scalar(hi), DType::kFloat64), rising);
+      }));
+  const bool inexact = ir::is_floating(sample.dtype());
+  return counted(a, sample, inexact ? positions.astype(sample.dtype()) : positions, options);
+}
+
+Histogram histogram(const Array& a, const std::vector<double>& edges, const HistogramOptions& options) {
+  if (edges.empty()) refuse(Errc::kInvalidArgument, "histogram between no edges", a);
+  for (std::size_t i = 0; i < edges.size(); ++i)
+    if (std::isnan(edges[i]) || (i > 0 && edges[i] < edges[i - 1]))
+      refuse(Errc::kInvalidArgument, "histogram: edge " + std::to_string(i) + " is below the one before it",
+             a);
+  const auto n = static_cast<std::int64_t>(edges.size());
+  return counted_between(a, Session(Access::handle(a).session).from_memory(edges, {n}), options);
+}
+
+Histogram histogram(const Array& a, const Array& edges, const HistogramOptions& options) {
+  if (edges.rank() != 1) refuse(Errc::kShapeMismatch, "histogram wants a vector of edges", edges);
+  if (edges.size() == 0) refuse(Errc::kInvalidArgument, "histogram between no edges", a);
+  if (ir::is_complex(edges.dtype())) refuse(Errc::kInvalidArgument, "histogram between complex edges", edges);
+  const Array rises = edges.slice(0, 1) >= edges.slice(0, {}, -1), numbers = edges == edges;
+  if (!(all(concat({rises, numbers}))).item<bool>())
+    refuse(Errc::kInvalidArgument, "histogram: an edge is below the one before it, or NaN", edges);
+  return counted_between(a, edges, options);
+}
+
+Array digitize(const Array& x, const Array& bins, bool right) {
+  if (bins.rank() != 1) refuse(Errc::kShapeMismatch, "digitize wants a vector of bins", bins);
+  if (ir::is_complex(x.dtype()) || ir::is_complex(bins.dtype()))
+    refuse(Errc::kInvalidArgument, "digitize: complex numbers have no order", x);
+  return searchsorted(bins, x, right ? "left" : "right");
 }
 
 }  // namespace tilewise

@@ -108,5 +108,74 @@ TEST_CASE("sums of what belongs together: mistakes") {
   check_refused([&] { bincount(i, {}, -1); }, Errc::kInvalidArgument, {"minlength -1"});
 }
 
+TEST_CASE("quantiles, histograms and what is not NaN: shapes and dtypes") {
+  World world;
+  const auto of = [&](DType t) { return world.session.zeros({3, 4, 5}, {.dtype = t}); };
+  const Array x = of(DType::kFloat64), f = of(DType::kFloat32), i = of(DType::kInt16);
+  CHECK(quantile(x, 0.5).shape() == Shape{});
+  CHECK(quantile(x, 0.5, {0, 2}).shape() == Shape{4});
+  CHECK(quantile(x, 0.5, {2, 0}, "linear", true).shape() == Shape{1, 4, 1});
+  CHECK(quantile(x, {0.5, 0.1}, 1, "lower", true).shape() == Shape{2, 3, 1, 5});
+  CHECK(percentile(x, {5.0, 50.0, 95.0}).shape() == Shape{3});
+  CHECK(median(x, -1).shape() == Shape{3, 4});
+  CHECK(median(x, {}, true).shape() == Shape{1, 1, 1});
+  for (const DType t : {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+    CHECK(quantile(of(t), 0.4, 0).dtype() == t);
+    CHECK(median(of(t)).dtype() == t);
+    CHECK(nanmean(of(t)).dtype() == t);
+    CHECK(nanmax(of(t)).dtype() == t);
+  }
+  CHECK(quantile(i, 0.4, 0).dtype() == DType::kFloat64);
+  CHECK(quantile(i, 0.0, 0, "midpoint").dtype() == DType::kFloat64);
+  for (const char* method : {"lower", "higher", "nearest"})
+    CHECK(quantile(i, 0.4, 0, method).dtype() == DType::kInt16);
+  CHECK(median(i).dtype() == DType::kFloat64);
+  CHECK(nanmin(i).dtype() == DType::kInt16);
+  CHECK(nansum(i).dtype() == DType::kInt64);
+  CHECK(nanmean(i).dtype() == DType::kFloat64);
+  CHECK(nanmean(of(DType::kComplex64)).dtype() == DType::kComplex64);
+  const Histogram h = histogram(f, 7, {.range = {{0, 1}}});
+  CHECK(h.counts.shape() == Shape{7});
+  CHECK(h.edges.shape() == Shape{8});
+  CHECK(h.edges.dtype() == DType::kFloat32);
+  CHECK(histogram(i, 7, {.range = {{0, 1}}, .weights = f, .density = true}).counts.dtype() ==
+        DType::kFloat64);
+  CHECK(histogram(i, std::vector<double>{1, 2}, {.weights = f}).counts.dtype() == DType::kFloat32);
+  CHECK(digitize(i, f.at(0, 0).at(0, 0)).dtype() == DType::kInt64);
+}
+
+TEST_CASE("quantiles and histograms: mistakes") {
+  World world;
+  const Session& s = world.session;
+  const Array x = s.zeros({3, 4}), z = x.astype(DType::kComplex64), v = s.zeros({3});
+  check_refused([&] { quantile(x, 1.5); }, Errc::kOutOfRange, {"quantile 1.5", "[0, 1]", "(3, 4)"});
+  check_refused([&] { quantile(x, std::nan("")); }, Errc::kOutOfRange, {"quantile nan"});
+  check_refused([&] { percentile(x, {50.0, -1.0}); }, Errc::kOutOfRange, {"percentile -1", "[0, 100]"});
+  check_refused([&] { quantile(x, std::vector<double>{}); }, Errc::kInvalidArgument, {"at no place"});
+  check_refused([&] { quantile(x, 0.5, 0, "hazen"); }, Errc::kInvalidArgument, {"'hazen'", "midpoint"});
+  check_refused([&] { quantile(x, 0.5, 2); }, Errc::kOutOfRange, {"quantile: axis 2"});
+  check_refused([&] { median(z); }, Errc::kInvalidArgument, {"median of dtype complex64"});
+  check_refused([&] { quantile(x > 0.0, 0.5); }, Errc::kInvalidArgument, {"quantile of dtype bool"});
+  check_refused([&] { median(x.slice(0, 0, 0)); }, Errc::kInvalidArgument, {"median of nothing", "(0, 4)"});
+  check_refused([&] { histogram(x, 0); }, Errc::kInvalidArgument, {"0 bins"});
+  check_refused([&] { histogram(z, 3); }, Errc::kInvalidArgument, {"complex"});
+  check_refused([&] { histogram(x, 3, {.range = {{2, 1}}}); }, Errc::kInvalidArgument, {"from 2", "to 1"});
+  check_refused(
+      [&] {
+        histogram(x, 3, {.range = {{0, 1}}, .weights = v});
+      },
+      Errc::kShapeMismatch, {"weights of shape (3,)", "(3, 4)"});
+  check_refused([&] { histogram(x, {0, 2, 1}); }, Errc::kInvalidArgument, {"edge 2"});
+  check_refused([&] { histogram(x, std::vector<double>{}); }, Errc::kInvalidArgument, {"no edges"});
+  check_refused([&] { histogram(x, x); }, Errc::kShapeMismatch, {"vector of edges"});
+  check_refused(
+      [&] {
+        histogram(x, {0, 1}, {.range = {{0, 1}}});
+      },
+      Errc::kInvalidArgument, {"edges and a range"});
+  check_refused([&] { digitize(x, x); }, Errc::kShapeMismatch, {"digitize wants a vector"});
+  check_refused([&] { digitize(z, v); }, Errc::kInvalidArgument, {"digitize: complex"});
+}
+
 }  // namespace
 }  // namespace tilewise::client

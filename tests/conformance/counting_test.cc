@@ -1,6 +1,8 @@
 // Additions at indices that come several times, and what is made of them, against plain loops, on every form of cluster.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <complex>
 
 #include "clusters.h"
@@ -231,6 +233,79 @@ TEST_CASE("bincount: counts, weights, a least length") {
   }
 }
 
+TEST_CASE("histogram: bins of one width and given edges, weights, density") {
+  const std::int64_t n = 1000;
+  Doubles a = numbers(n, 7);  // whole numbers of [-11, 11]
+  a[3] = kNan, a[4] = kInf, a[5] = -kInf;
+  Doubles weights = uneven(n);
+  for (double& w : weights) w = std::floor(w);
+  const auto plain = [&](const Doubles& edges, const Doubles& each) {
+    Doubles out(edges.size() - 1, 0);
+    for (std::size_t j = 0; j < a.size(); ++j)
+      for (std::size_t b = 0; b + 1 < edges.size(); ++b)
+        if (a[j] >= edges[b] && (a[j] < edges[b + 1] || (b + 2 == edges.size() && a[j] == edges[b + 1])))
+          out[b] += each[j];
+    return out;
+  };
+  const auto counts = [](const Histogram& h) { return h.counts.astype(DType::kFloat64).get<double>(); };
+  const Doubles ones(static_cast<std::size_t>(n), 1);
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const Array w = s.from_memory(weights, {50, 20}, {.block = {9, 20}});
+    for (const std::int64_t cut : {3, 50}) {
+      const Array x = s.from_memory(a, {50, 20}, {.block = {cut, 7}});
+      for (const Doubles& edges :
+           {Doubles{-11, -3, -3, 0.5, 6, 11}, Doubles{2, 5, 5}, Doubles{0, 1}, Doubles{4}}) {
+        const Histogram h = histogram(x, edges);
+        CHECK(h.counts.dtype() == DType::kInt64);
+        CHECK(counts(h) == plain(edges, ones));
+        CHECK(h.edges.get<double>() == edges);
+        CHECK(counts(histogram(x, edges, {.weights = w})) == plain(edges, weights));
+        CHECK(counts(histogram(x, s.from_memory(edges, {static_cast<std::int64_t>(edges.size())}),
+                               {.weights = w.astype(DType::kInt64)})) == plain(edges, weights));
+      }
+      const Histogram even = histogram(x, 4, {.range = {{-10, 10}}});
+      CHECK(even.edges.get<double>() == Doubles{-10, -5, 0, 5, 10});
+      CHECK(counts(even) == plain({-10, -5, 0, 5, 10}, ones));
+      const Array whole = where(isfinite(x), x, 0.0);
+      const Histogram all = histogram(whole.astype(DType::kInt16), 11);
+      CHECK(all.edges.dtype() == DType::kFloat64);
+      check_near(all.edges.get<double>(), {-11, -9, -7, -5, -3, -1, 1, 3, 5, 7, 9, 11}, 1e-14);
+      CHECK(sum(all.counts).item<std::int64_t>() == n);
+      CHECK(histogram(whole.astype(DType::kFloat32)).edges.dtype() == DType::kFloat32);
+      const Histogram dense = histogram(x, Doubles{-11, 0, 1, 11}, {.density = true});
+      CHECK(sum(dense.counts * diff(dense.edges)).item<double>() == doctest::Approx(1));
+    }
+    CHECK(counts(histogram(s.zeros({0}), 3)) == Doubles{0, 0, 0});
+    CHECK(histogram(s.zeros({0}), 2).edges.get<double>() == Doubles{0, 0.5, 1});
+    CHECK(histogram(s.full({4}, 3.0), 2).edges.get<double>() == Doubles{2.5, 3, 3.5});
+    CHECK(counts(histogram(s.full({4}, 3.0), 2)) == Doubles{0, 4});
+    CHECK(counts(histogram(s.full({4}, true), 2)) == Doubles{0, 4});
+    CHECK(histogram(s.ones({3}), 2, {.weights = s.full({3}, true)}).counts.dtype() == DType::kInt64);
+    CHECK(histogram(s.ones({3}), 2, {.weights = s.ones({3}, {.dtype = DType::kComplex64})}).counts.dtype() ==
+          DType::kComplex64);
+    // Sums of float32 as float64: a float32 would stop at 2^24.
+    const Array many = s.zeros({100}, {.block = {30}});
+    CHECK(counts(histogram(many, 1, {.weights = s.full({100}, 16777216.0 / 64).astype(DType::kFloat32)})) ==
+          Doubles{100 * 16777216.0 / 64});
+  }
+}
+
+TEST_CASE("digitize: bins below, or at and below") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const Array x = s.from_memory(Doubles{0.2, 6.4, 3, 1, -5, kNan}, {2, 3}, {.block = {1, 2}});
+    const Array bins = s.from_memory(Doubles{0, 1, 2.5, 4, 10}, {5}, {.block = {2}});
+    CHECK(digitize(x, bins).get<std::int64_t>() == Ints{1, 4, 3, 2, 0, 5});
+    CHECK(digitize(x, bins, true).get<std::int64_t>() == Ints{1, 4, 3, 1, 0, 5});
+    CHECK(digitize(x, bins).shape() == x.shape());
+  }
+}
+
 TEST_CASE("an index outside fails the graph, a negative integer the call") {
   TestCluster cluster(kForms[1]);
   const Session& s = cluster.session;
@@ -249,5 +324,14 @@ TEST_CASE("an index outside fails the graph, a negative integer the call") {
   CHECK_MESSAGE(what.find("bincount: -7") != std::string::npos, what);
   CHECK(code_of([&] { bincount(s.from_memory(std::vector<std::uint64_t>{~std::uint64_t{0}}, {1})); }) ==
         Errc::kLimitExceeded);
+  const Array odd = s.from_memory(Doubles{1, kNan}, {2}), far = s.from_memory(Doubles{1, kInf}, {2});
+  CHECK(code_of([&] { histogram(odd); }, &what) == Errc::kInvalidArgument);
+  CHECK_MESSAGE(what.find("histogram: range from nan") != std::string::npos, what);
+  CHECK(code_of([&] { histogram(far); }) == Errc::kInvalidArgument);
+  CHECK(code_of([&] { histogram(s.full({2}, 1e300)); }, &what) == Errc::kInvalidArgument);
+  CHECK_MESSAGE(what.find("too narrow") != std::string::npos, what);
+  CHECK(code_of([&] { histogram(odd, s.from_memory(Doubles{2, 1}, {2})); }, &what) == Errc::kInvalidArgument);
+  CHECK_MESSAGE(what.find("below the one before") != std::string::npos, what);
+  CHECK(code_of([&] { histogram(odd, s.from_memory(Doubles{kNan}, {1})); }) == Errc::kInvalidArgument);
   CHECK(sum(s.ones({3})).item<double>() == 3);  // the session goes on
 }

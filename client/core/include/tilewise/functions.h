@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <string_view>
+#include <utility>
 
 namespace tilewise {
 
@@ -41,6 +42,14 @@ Array stddev(const Array& a, const Axes& axes = {}, double correction = 0,
 template <std::same_as<bool> B> Array var(const Array&, const Axes&, B, bool = false) = delete;
 template <std::same_as<bool> B> Array stddev(const Array&, const Axes&, B, bool = false) = delete;
 Array count_nonzero(const Array& a, const Axes& axes = {}, bool keepdims = false);  // int64
+
+// As sum, prod, min, max and mean of what is not NaN; of integers and bool the same as these. A sum of nothing is 0, a product 1, the
+// others NaN.
+Array nansum(const Array& a, const Axes& axes = {}, bool keepdims = false, std::optional<DType> dtype = {});
+Array nanprod(const Array& a, const Axes& axes = {}, bool keepdims = false, std::optional<DType> dtype = {});
+Array nanmin(const Array& a, const Axes& axes = {}, bool keepdims = false);
+Array nanmax(const Array& a, const Axes& axes = {}, bool keepdims = false);
+Array nanmean(const Array& a, const Axes& axes = {}, bool keepdims = false);
 
 // ---- exponentials that are summed: as in scipy.special, without overflow. Integers and bool: float64; 16-bit floats are computed in float32
 // and rounded once; complex numbers: kInvalidArgument ----
@@ -176,6 +185,27 @@ Array segment_sum(const Array& values, const Array& segment_ids,
 // kInvalidArgument for other dtypes, complex weights and a negative minlength.
 Array bincount(const Array& x, const Array& weights = {}, std::int64_t minlength = 0);
 
+struct HistogramOptions {
+  std::optional<std::pair<double, double>> range = {};  // of bins that are cut evenly
+  Array weights = {};                                   // of a's shape: sums of these instead of counts
+  bool density = false;  // counts over their sum and their bin's width: float64
+};
+struct Histogram {
+  Array counts, edges;  // one edge more
+};
+// How many elements of the flattened array lie in each bin, from its edge up to the next one, the last one's end included; what lies outside, and
+// NaN, is in none. int64; with weights their dtype (of bool int64), and floats are summed as float64. `bins` of one width over the
+// range, else from the least to the largest element, which the call waits for (of nothing 0 to 1; of equal ones 0.5 to either
+// side); edges have a's dtype where that is float32 or float64 (16-bit floats: float32), else float64. kInvalidArgument for complex
+// numbers, no bins, a range that falls or is not finite, bins too narrow for that dtype; kShapeMismatch for weights of another shape.
+Histogram histogram(const Array& a, std::int64_t bins = 10, const HistogramOptions& options = {});
+// Between these edges, of which none is below the one before it (kInvalidArgument). An array of them is waited for.
+Histogram histogram(const Array& a, const std::vector<double>& edges, const HistogramOptions& options = {});
+Histogram histogram(const Array& a, const Array& edges, const HistogramOptions& options = {});
+// int64, of x's shape: how many of `bins`, a vector in rising order (not looked at), are at or below each element; with `right` below it.
+// As searchsorted.
+Array digitize(const Array& x, const Array& bins, bool right = false);
+
 // ---- order ----
 // Of real numbers and bool (complex: kInvalidArgument). NaN is last, ascending and descending. Between blocks along the axis all elements
 // move twice, in pieces, whatever the data and the number of blocks; a task has two blocks in memory, or one and its pieces.
@@ -195,6 +225,23 @@ TopK topk(const Array& x, std::int64_t k, int axis = -1, bool largest = true);
 // after them. `sorter` (or none): the indices that sort x1.
 Array searchsorted(const Array& x1, const Array& x2, std::string_view side = "left",
                    const Array& sorter = {});
+
+// The element at q * (n - 1) of the n along the axes, in order, q of [0, 1] (kOutOfRange). Between two, method "linear" goes that share of the way,
+// "midpoint" half of it; "lower", "higher" and "nearest" (halves to even) take one. NaN where one is among them; two equal ones, infinities
+// too, have nothing else between them, and beside one infinity there is that. Several q: in front, a dimension of them; `keepdims` is about a's. Of real numbers
+// (kInvalidArgument for bool, complex ones, no elements, no q, another method): floats keep their dtype, 16-bit ones are computed in
+// float32; integers give float64, but their own dtype by methods that take one. Sorts: memory and traffic are sort()'s.
+Array quantile(const Array& a, double q, const Axes& axes = {}, std::string_view method = "linear",
+               bool keepdims = false);
+Array quantile(const Array& a, const std::vector<double>& q, const Axes& axes = {},
+               std::string_view method = "linear", bool keepdims = false);
+// The same with q of [0, 100].
+Array percentile(const Array& a, double q, const Axes& axes = {}, std::string_view method = "linear",
+                 bool keepdims = false);
+Array percentile(const Array& a, const std::vector<double>& q, const Axes& axes = {},
+                 std::string_view method = "linear", bool keepdims = false);
+// The element in the middle, or the mean of the two there. dtypes and errors as those of quantile.
+Array median(const Array& a, const Axes& axes = {}, bool keepdims = false);
 
 // ---- results whose size depends on data ----
 // These calls wait: shapes are known at once everywhere else, so here the mask (and what it was made from) is computed and one
