@@ -177,5 +177,63 @@ TEST_CASE("quantiles and histograms: mistakes") {
   check_refused([&] { digitize(z, v); }, Errc::kInvalidArgument, {"digitize: complex"});
 }
 
+TEST_CASE("einsum: shapes, dtypes, views and the order of products") {
+  World world;
+  const Session& s = world.session;
+  const Array a = s.zeros({3, 4}), b = s.zeros({4, 5}, {.dtype = DType::kFloat32}), v = s.zeros({4});
+  CHECK(einsum("ij,jk->ik", {a, b}).shape() == Shape{3, 5});
+  CHECK(einsum("ij,jk", {a, b}).dtype() == DType::kFloat64);
+  CHECK(einsum(" b a , c b ", {b, a}).shape() == Shape{5, 3});  // in the order of the alphabet
+  CHECK(einsum("ij->ji", {a}).shape() == Shape{4, 3});
+  CHECK(einsum("ij->", {a}).shape() == Shape{});
+  CHECK(einsum("ij", {a.astype(DType::kInt8)}).dtype() == DType::kInt8);
+  CHECK(einsum("ij->i", {a.astype(DType::kInt8)}).dtype() == DType::kInt8);
+  CHECK(einsum("ij,j->i", {a.astype(DType::kInt8), v.astype(DType::kUInt8)}).dtype() == DType::kInt16);
+  CHECK(einsum("...j,j...", {a, a.T()}).shape() == Shape{3});
+  CHECK(einsum(",", {a.at(0, 0).at(0, 0), v.at(0, 0)}).shape() == Shape{});
+  CHECK(einsum("ii->i", {s.zeros({5, 5})}).shape() == Shape{5});
+  CHECK(einsum("a...->...a", {s.zeros({2, 3, 4})}).shape() == Shape{3, 4, 2});
+  CHECK(einsum("ijk,k->...ij", {s.zeros({2, 3, 4}), v}).shape() == Shape{2, 3});
+  const std::size_t before = world.session.state()->graph_size();
+  CHECK(einsum("ij->ji", {a}).shape() == Shape{4, 3});
+  CHECK(world.session.state()->graph_size() == before);
+  // A vector meets the last of three matrices first: no product of two matrices is made.
+  const Array m = s.zeros({40, 40}), w = s.zeros({40});
+  world.session.compute({einsum("ij,jk,kl,l->i", {m, m, m, w})});
+  for (const ir::Op& op : world.fake.last().ops)
+    if (op.kind == ir::OpKind::kMatmul) CHECK(op.outputs[0].grid.shape().back() == 1);
+}
+
+TEST_CASE("einsum: mistakes name the term") {
+  World world;
+  const Session& s = world.session;
+  const Array a = s.zeros({3, 4}), b = s.zeros({5, 2});
+  const auto refused = [&](std::string_view subscripts, const std::vector<Array>& operands, Errc code,
+                           std::initializer_list<const char*> texts) {
+    check_refused([&] { einsum(subscripts, operands); }, code, texts);
+  };
+  refused("ij", {}, Errc::kInvalidArgument, {"no operands"});
+  refused("ij,jk", {a}, Errc::kInvalidArgument, {"einsum 'ij,jk'", "2 terms for 1 operands"});
+  refused("ij,j2->i", {a, b}, Errc::kInvalidArgument, {"term 1, 'j2',", "'2'", "no letter"});
+  refused("ij..,jk", {a, b}, Errc::kInvalidArgument, {"term 0, 'ij..',", "'.'"});
+  refused("......,jk", {a, b}, Errc::kInvalidArgument, {"term 0, '......',"});
+  refused("i-j,jk", {a, b}, Errc::kInvalidArgument, {"'-'"});
+  refused("ij,jk->i->k", {a, b}, Errc::kInvalidArgument, {"the result, 'i->k',", "'-'"});
+  refused("ij,jk->im", {a, b}, Errc::kInvalidArgument, {"the result, 'im',", "'m', which no term has"});
+  refused("ij->ii", {a}, Errc::kInvalidArgument, {"the result, 'ii',", "'i' twice"});
+  refused("i...->i", {a}, Errc::kInvalidArgument, {"the result, 'i',", "leaves out"});
+  refused("ij,jkl", {a, b}, Errc::kShapeMismatch, {"term 1, 'jkl',", "3 axes", "(5, 2)"});
+  refused("ij...k", {a}, Errc::kShapeMismatch, {"term 0, 'ij...k',", "3 axes"});
+  refused("ij,jk", {a, b}, Errc::kShapeMismatch,
+          {"term 1, 'jk',", "5 elements along 'j', beside 4", "(5, 2)"});
+  refused("...j,...j", {a, b.T()}, Errc::kShapeMismatch,
+          {"term 1, '...j',", "2 elements along '...', beside 3"});
+  refused("ii", {a}, Errc::kShapeMismatch, {"term 0, 'ii',", "4 elements along 'i', beside 3"});
+  refused("ii", {s.zeros({1, 4})}, Errc::kShapeMismatch, {"4 elements along 'i', beside 1"});
+  refused("ij,kl", {a, b > 0.0}, Errc::kInvalidArgument, {"operand 1 is of bool"});
+  const Array cube = s.zeros({2, 2, 2, 2, 2});
+  refused("abcde,fghij", {cube, cube}, Errc::kLimitExceeded, {"8 axes"});
+}
+
 }  // namespace
 }  // namespace tilewise::client

@@ -81,6 +81,15 @@ Array tensordot(const Array& a, const Array& b, int axes = 2);  // the last ones
 // Axes of a with those of b at the same place; the result has a's other axes, then b's.
 Array tensordot(const Array& a, const Array& b, const std::vector<int>& axes_a,
                 const std::vector<int>& axes_b);
+// Sums of products, as NumPy's einsum has them: one term of letters for each operand, a letter for each of its axes, then what the result has,
+// "bij,bjk->bik". A letter that the result does not have is summed over; one that comes twice in a term takes the diagonal; extents of 1
+// broadcast. "..." stands for the axes in front of, behind or between the letters, from the last on the same in all terms. Without
+// "->" the result has these, and then the letters that come once, in the order of the alphabet. Two operands at a time become one, the pair
+// first that takes the fewest products, by products of matrices where something is summed over. The dtype is the common one; more than two operands
+// of 16-bit floats are computed in float32. kInvalidArgument for what is no letter, another number of terms, a result's letter that
+// no term has, or twice, and bool; kShapeMismatch for another number of axes, and extents; kLimitExceeded past 8 axes on the
+// way. Each names the term.
+Array einsum(std::string_view subscripts, const std::vector<Array>& operands);
 Array matrix_transpose(const Array& a);  // a view: the last two dimensions exchanged. Fewer: kShapeMismatch
 
 // ---- structure ----
