@@ -14,13 +14,14 @@ using client::Access;
 using client::block_volume;
 using client::extent;
 using client::refuse;
+using ir::TapeOp;
 
 constexpr std::int64_t kMostSegments = std::int64_t{1} << 48;
 
-Array whole(const Array& like, const Grid& grid, std::int64_t value, DType dtype) {
+Array zeros(const Array& like, const Grid& grid, DType dtype) {
   return Access::record(Access::state(like), nullptr,
                         ir::infer_generate(grid.shape(), grid, [&](ir::TapeBuilder& t, auto) {
-                          return client::filled(t, value, dtype);
+                          return client::filled(t, std::int64_t{0}, dtype);
                         }));
 }
 
@@ -36,27 +37,35 @@ Grid segments(const Array& values, std::int64_t count) {
   return Grid(std::move(dims));
 }
 
-// Sums of integers are the same in any order: where blocks of values are longer than all sums, each is summed by itself first. `ids` are
-// in [0, count).
-Array sums_of_blocks(const Array& values, const Array& ids, std::int64_t count, std::int64_t length) {
-  const std::int64_t blocks = ir::ceil_div(ids.size(), length);
-  const ir::Source source = Access::source(ids);
-  const Array parts = Access::record(
-      ids, infer_map(std::span(&source, 1), [&](ir::TapeBuilder& t, std::span<const ir::TapeValue> v) {
-        const auto block = t.binary(ir::TapeOp::kFloorDiv, t.iota(0), ir::Scalar(length));
-        return t.binary(ir::TapeOp::kAdd, v[0], t.binary(ir::TapeOp::kMul, block, ir::Scalar(count)));
-      }));
+// Values to sum, and the cuts of their ids.
+struct Summands {
+  Array values;
+  ir::DimGrid cuts;
+};
+Summands summands(const Array& values) { return {values, client::computed_cuts(values).dim(0)}; }
+// A one for each id.
+Summands ones(const Array& ids) {
+  const Array one = Access::record(Access::state(ids), nullptr,
+                                   ir::infer_generate({}, std::nullopt, [](ir::TapeBuilder& t, auto) {
+                                     return client::filled(t, std::int64_t{1}, DType::kInt64);
+                                   }));
+  return {one.broadcast_to(ids.shape()), client::computed_cuts(ids).dim(0)};
+}
+
+// Sums of integers are the same in any order: where blocks of values are longer than all sums, each is summed by itself first.
+Array sums_of_blocks(const Summands& given, const Array& ids, std::int64_t count) {
+  const Array& values = given.values;
+  const std::int64_t length = given.cuts.max_size(), blocks = ir::ceil_div(ids.size(), length);
   std::vector<ir::DimGrid> dims = client::computed_cuts(values).dims();
   dims[0] = client::value_or_throw(ir::DimGrid::uniform(blocks * count, count));
   const Grid grid(std::move(dims));
-  const Array zeros = whole(values, grid, 0, values.dtype());
   // Block b of the sums is made of elements [b * length, (b + 1) * length).
   ir::OperandMap by_block = client::span_map(values.rank());
   by_block[0].mul = length;
   by_block[0].div = count;
-  const auto kernel = client::builtin_kernel(ir::builtin::Put{0, blocks * count, true},
+  const auto kernel = client::builtin_kernel(ir::builtin::Put{0, count, true, true},
                                              4.0 * static_cast<double>(block_volume(grid)));
-  const Array arrays[] = {zeros, parts, values};
+  const Array arrays[] = {zeros(values, grid, values.dtype()), ids, values};
   const Array sums = map_blocks(kernel, arrays, {client::span_map(values.rank()), {by_block[0]}, by_block},
                                 {{values.dtype(), grid}})
                          .front();
@@ -68,17 +77,15 @@ Array sums_of_blocks(const Array& values, const Array& ids, std::int64_t count, 
 }
 
 // Of values of an addable dtype; ids of others than [0, count) are left out.
-Array summed(const Array& values, const Array& ids, std::int64_t count) {
+Array summed(const Summands& given, const Array& ids, std::int64_t count) {
   // What is left out has a segment of its own behind the others.
   const Array inside = where((ids >= 0) & (ids < count), ids, count);
   const std::int64_t all = count + 1;
-  const Grid cuts = client::computed_cuts(values);
-  const std::int64_t length = cuts.dim(0).max_size();
-  if (ir::is_integer(values.dtype()) && all <= length && cuts.dim(0).count() > 1 &&
+  const Array& values = given.values;
+  if (ir::is_integer(values.dtype()) && all <= given.cuts.max_size() && given.cuts.count() > 1 &&
       values.rank() < limits::kMaxRank)
-    return sums_of_blocks(values, inside, all, length).slice(0, 0, count);
-  return put_add(whole(values, segments(values, all), 0, values.dtype()), inside, values, 0)
-      .slice(0, 0, count);
+    return sums_of_blocks(given, inside, all).slice(0, 0, count);
+  return put_add(zeros(values, segments(values, all), values.dtype()), inside, values, 0).slice(0, 0, count);
 }
 
 void check_number(const Array& a, std::int64_t count, const std::string& what) {
@@ -122,8 +129,8 @@ Array segment_sum(const Array& values, const Array& segment_ids, std::optional<s
       num_segments ? *num_segments : std::max<std::int64_t>(0, extremes_of(ids).count());
   check_number(values, count, "segment_sum: number of segments ");
   if (ir::is_half(values.dtype()))
-    return summed(values.astype(DType::kFloat32), ids, count).astype(values.dtype());
-  return summed(values, ids, count);
+    return summed(summands(values.astype(DType::kFloat32)), ids, count).astype(values.dtype());
+  return summed(summands(values), ids, count);
 }
 
 Array bincount(const Array& x, const Array& weights, std::int64_t minlength) {
@@ -139,9 +146,7 @@ Array bincount(const Array& x, const Array& weights, std::int64_t minlength) {
     refuse(Errc::kOutOfRange, "bincount: " + std::to_string(found.least) + " is among the integers", x);
   const std::int64_t count = std::max(found.count(), minlength);
   check_number(x, count, "bincount: number of bins ");
-  const Array values = weights.valid() ? weights.astype(DType::kFloat64)
-                                       : whole(x, client::computed_cuts(ids), 1, DType::kInt64);
-  return summed(values, ids, count);
+  return summed(weights.valid() ? summands(weights.astype(DType::kFloat64)) : ones(ids), ids, count);
 }
 
 // ---- histograms --------------------------------------------------------------------------------------------------------
@@ -175,28 +180,24 @@ Array sample_of(const Array& a) {
   return ir::is_half(a.dtype()) ? flat.astype(DType::kFloat32) : flat;
 }
 
-Array weights_of(const Array& a, const Array& sample, const Array& weights) {
-  if (!weights.valid()) return whole(a, client::computed_cuts(sample), 1, DType::kInt64);
+Summands weights_of(const Array& a, const Array& sample, const Array& weights) {
+  if (!weights.valid()) return ones(sample);
   if (weights.shape() != a.shape())
     refuse(Errc::kShapeMismatch, "histogram with weights of shape " + ir::to_string(weights.shape()), a);
   const Array flat = weights.reshape({-1});
   switch (weights.dtype()) {
-    case DType::kBool: return flat.astype(DType::kInt64);
+    case DType::kBool: return summands(flat.astype(DType::kInt64));
     case DType::kFloat16:
     case DType::kBFloat16:
-    case DType::kFloat32: return flat.astype(DType::kFloat64);
-    case DType::kComplex64: return flat.astype(DType::kComplex128);
-    default: return flat;
+    case DType::kFloat32: return summands(flat.astype(DType::kFloat64));
+    case DType::kComplex64: return summands(flat.astype(DType::kComplex128));
+    default: return summands(flat);
   }
 }
 
-Histogram counted(const Array& a, const Array& sample, const Array& edges, const HistogramOptions& options) {
-  const std::int64_t bins = edges.size() - 1;
-  const Array weights = weights_of(a, sample, options.weights);
-  // The bin that begins with the last edge not above; the last one has its end, too.
-  const Array begun = searchsorted(edges, sample, "right") - 1;
-  const Array bin = where(sample == edges.at(0, -1), bins - 1, begun);
-  Array counts = summed(weights, bin, bins);
+// `bin`: of each element, or a number that none has.
+Histogram counted(const Array& a, const Array& bin, const Array& edges, const HistogramOptions& options) {
+  Array counts = summed(weights_of(a, bin, options.weights), bin, edges.size() - 1);
   if (options.weights.valid() && options.weights.dtype() != DType::kBool)
     counts = counts.astype(options.weights.dtype());
   if (options.density) {
@@ -208,8 +209,47 @@ Histogram counted(const Array& a, const Array& sample, const Array& edges, const
 
 Histogram counted_between(const Array& a, const Array& edges, const HistogramOptions& options) {
   if (options.range) refuse(Errc::kInvalidArgument, "histogram with edges and a range", a);
-  return counted(a, sample_of(a), edges, options);
+  const Array sample = sample_of(a);
+  // The bin that begins with the last edge not above; the last one has its end, too.
+  const Array begun = searchsorted(edges, sample, "right") - 1;
+  return counted(a, where(sample == edges.at(0, -1), edges.size() - 2, begun), edges, options);
 }
+
+// Bins of one width.
+struct EvenBins {
+  std::int64_t count = 0;
+  double first = 0, last = 0, step = 0;
+  DType dtype = DType::kFloat64;  // of edges
+
+  ir::TapeValue edge(ir::TapeBuilder& t, ir::TapeValue number) const {
+    const auto at = t.cast(number, DType::kFloat64);
+    const auto rising =
+        t.binary(TapeOp::kAdd, t.binary(TapeOp::kMul, at, ir::Scalar(step)), ir::Scalar(first));
+    const auto end = t.constant(ir::Scalar(last), DType::kFloat64);
+    return t.cast(t.where(t.binary(TapeOp::kEq, number, ir::Scalar(count)), end, rising), dtype);
+  }
+  // The bin by its width, then by the edges around it, which are rounded. What is outside, and NaN: `count`.
+  ir::TapeValue bin(ir::TapeBuilder& t, ir::TapeValue given) const {
+    const auto x = t.cast(given, DType::kFloat64);
+    const auto wide = [&](ir::TapeValue e) { return t.cast(e, DType::kFloat64); };
+    const auto least = [&](ir::TapeValue i) {
+      return t.binary(TapeOp::kMaximum, i, ir::Scalar(std::int64_t{0}));
+    };
+    const auto most = [&](ir::TapeValue i) { return t.binary(TapeOp::kMinimum, i, ir::Scalar(count - 1)); };
+    const auto widths =
+        t.binary(TapeOp::kDiv, t.binary(TapeOp::kSub, x, ir::Scalar(first)), ir::Scalar(step));
+    const auto near = most(least(t.cast(widths, DType::kInt64)));
+    const auto next = t.binary(TapeOp::kAdd, near, ir::Scalar(std::int64_t{1}));
+    const auto before = t.binary(TapeOp::kSub, near, ir::Scalar(std::int64_t{1}));
+    const auto below = t.binary(TapeOp::kLt, x, wide(edge(t, near)));
+    const auto behind = t.binary(TapeOp::kGe, x, wide(edge(t, next)));
+    const auto found = t.where(below, least(before), t.where(behind, most(next), near));
+    const auto ends = [&](std::int64_t i) { return wide(edge(t, t.constant(ir::Scalar(i), DType::kInt64))); };
+    const auto inside =
+        t.binary(TapeOp::kAnd, t.binary(TapeOp::kGe, x, ends(0)), t.binary(TapeOp::kLe, x, ends(count)));
+    return t.where(inside, found, t.constant(ir::Scalar(count), DType::kInt64));
+  }
+};
 
 }  // namespace
 
@@ -218,24 +258,27 @@ Histogram histogram(const Array& a, std::int64_t bins, const HistogramOptions& o
   check_number(a, bins, "histogram: number of bins ");
   Array sample = sample_of(a);
   const auto [first, last] = range_of(sample, options.range);
-  const double step = (last - first) / static_cast<double>(bins);
-  const double epsilon = sample.dtype() == DType::kFloat32 ? 0x1p-23 : 0x1p-52;
-  if (step < epsilon * std::max(std::abs(first), std::abs(last)))
+  const EvenBins even{.count = bins,
+                      .first = first,
+                      .last = last,
+                      .step = (last - first) / static_cast<double>(bins),
+                      .dtype = ir::is_floating(sample.dtype()) ? sample.dtype() : DType::kFloat64};
+  const double epsilon = even.dtype == DType::kFloat32 ? 0x1p-23 : 0x1p-52;
+  if (even.step < epsilon * std::max(std::abs(first), std::abs(last)))
     refuse(Errc::kInvalidArgument,
            "histogram: " + std::to_string(bins) + " bins from " + std::to_string(first) + " to " +
                std::to_string(last) + ", too narrow for numbers between them",
            a);
-  const Array positions = Access::record(
-      Access::state(a), nullptr,
-      ir::infer_generate({bins + 1}, std::nullopt, [&, lo = first, hi = last](ir::TapeBuilder& t, auto) {
-        const auto at = t.cast(t.iota(0), DType::kFloat64);
-        const auto rising =
-            t.binary(ir::TapeOp::kAdd, t.binary(ir::TapeOp::kMul, at, ir::Scalar(step)), ir::Scalar(lo));
-        return t.where(t.binary(ir::TapeOp::kEq, t.iota(0), ir::Scalar(bins)),
-                       t.constant(ir::Scalar(hi), DType::kFloat64), rising);
+  const Array edges = Access::record(
+      Access::state(a), nullptr, ir::infer_generate({bins + 1}, std::nullopt, [&](ir::TapeBuilder& t, auto) {
+        return even.edge(t, t.iota(0));
       }));
-  const bool inexact = ir::is_floating(sample.dtype());
-  return counted(a, sample, inexact ? positions.astype(sample.dtype()) : positions, options);
+  const ir::Source source = Access::source(sample);
+  const Array bin = Access::record(
+      sample, infer_map(std::span(&source, 1), [&](ir::TapeBuilder& t, std::span<const ir::TapeValue> v) {
+        return even.bin(t, v[0]);
+      }));
+  return counted(a, bin, edges, options);
 }
 
 Histogram histogram(const Array& a, const std::vector<double>& edges, const HistogramOptions& options) {

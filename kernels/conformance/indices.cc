@@ -164,14 +164,16 @@ void writes(const Subject& subject) {
     // Long enough, now and then, that several come to each place.
     values[axis] =
         ir::volume(shape) < 200 && prng.chance(0.3) ? prng.between(900, 1500) : prng.between(0, 60);
-    const std::int64_t lo = prng.between(0, 5), extent = lo + shape[axis] + prng.between(0, 5);
+    const bool local = prng.chance(0.2);
+    const std::int64_t lo = prng.between(0, 5),
+                       extent = local ? shape[axis] : lo + shape[axis] + prng.between(0, 5);
     Step step =
-        call_step(ir::builtin::Put{static_cast<std::int64_t>(axis), extent, adds}, shape,
+        call_step(ir::builtin::Put{static_cast<std::int64_t>(axis), extent, adds, local}, shape,
                   {filled(prng, t, shape), indices(prng, {values[axis]}, extent), filled(prng, t, values)},
                   {result(t, shape)});
     step.box.lo[axis] += lo;
     step.box.hi[axis] += lo;
-    step.space[axis] = extent;
+    step.space[axis] = lo + extent;
     step.steps = 2;
     Step want = step;
     for (step.step = 0; step.step < 2; ++step.step) {  // the second goes on with what the first left

@@ -195,7 +195,7 @@ Status add_values(const Environment& env, const KernelCall& call, const ir::buil
   PutAddParams params;
   params.lines = merge(beside, places, params.place);
   params.extent = p.extent;
-  params.lo = call.box.lo[axis];
+  params.lo = p.origin(call.box.lo[axis]);
   params.count = out.shape[axis];
   params.stride = places[0].strides[axis];
   params.values_stride = places[1].strides[axis];
@@ -242,7 +242,7 @@ Status launch_put(const Environment& env, const KernelCall& call, CUstream strea
   PutParams params;
   params.walk = merge(values.shape, places, params.place);
   params.extent = p.extent;
-  params.lo = call.box.lo[axis];
+  params.lo = p.origin(call.box.lo[axis]);
   params.count = out.shape[axis];
   params.stride = target.strides[axis];
   params.axis = p.axis;

@@ -182,7 +182,7 @@ int put(const tilewise_call_v1* call) {
   }
   for_each(extents(values), [&](const ir::Index& at) {  // along the axis in rising order: the last stays
     const std::int64_t i =
-        to[static_cast<std::size_t>(at[static_cast<std::size_t>(axis)])] - call->box_lo[axis];
+        to[static_cast<std::size_t>(at[static_cast<std::size_t>(axis)])] - p.origin(call->box_lo[axis]);
     if (i < 0 || i >= out.shape[axis]) return;
     if (p.add == 0)
       copy_element(out, replaced(at, axis, i), values, at);

@@ -196,7 +196,7 @@ int put(const tilewise_call_v1* call) {
   const IndexLine indices{indices_of(index), index.strides[0], index.shape[0]};
   if (const int code = check_line(call, indices, p.axis, p.extent)) return code;
   const PickedCopy copy(out, values, axis);
-  indices.within(p.extent, call->box_lo[axis], out.shape[axis], [&](const Picks& picks) {
+  indices.within(p.extent, p.origin(call->box_lo[axis]), out.shape[axis], [&](const Picks& picks) {
     if (add != nullptr)
       add(out, values, axis, picks.where.data(), picks.which.data(), picks.count);
     else
