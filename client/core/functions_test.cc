@@ -1,4 +1,8 @@
 // What functions made of others record: shapes, dtypes, and how mistakes are told.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
 #include "fake_endpoint.h"
 
 namespace tilewise::client {

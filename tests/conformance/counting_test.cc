@@ -293,6 +293,27 @@ TEST_CASE("histogram: bins of one width and given edges, weights, density") {
   }
 }
 
+TEST_CASE("histogram: an edge belongs to the bin behind it, and what is just below to the one before") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    for (const DType dtype : {DType::kFloat32, DType::kFloat64})
+      for (const std::int64_t bins : {1, 37, 1000}) {
+        CAPTURE(bins);
+        const HistogramOptions range{.range = {{-0.7, 0.9}}};
+        const Array edges = histogram(s.zeros({1}, {.dtype = dtype}), bins, range).edges;
+        Ints want(static_cast<std::size_t>(bins), 1);
+        ++want.back();
+        CHECK(histogram(edges, bins, range).counts.get<std::int64_t>() == want);
+        const Array below = nextafter(edges, s.full({}, -1.0).astype(dtype));
+        CHECK(histogram(below, bins, range).counts.get<std::int64_t>() ==
+              Ints(static_cast<std::size_t>(bins), 1));  // the first of them is outside
+        CHECK(digitize(below, edges).get<std::int64_t>() == s.arange(bins + 1).get<std::int64_t>());
+      }
+  }
+}
+
 TEST_CASE("digitize: bins below, or at and below") {
   for (const Form& form : kForms) {
     INFO(form.name);
