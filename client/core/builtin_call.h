@@ -91,6 +91,11 @@ inline Array as_positions(const Array& indices) {
   return (wide ? minimum(indices, std::numeric_limits<std::int64_t>::max()) : indices).astype(DType::kInt64);
 }
 
+inline void check_addable(const Array& a, const char* function) {
+  if (a.dtype() == DType::kBool)
+    refuse(Errc::kInvalidArgument, std::string(function) + " of bool: cast to a number first", a);
+}
+
 // kInvalidArgument unless the mask is bool, kShapeMismatch unless it has the shape of x, or that of its first dimensions, or none.
 inline void check_mask(const Array& x, const Array& mask) {
   if (mask.dtype() != DType::kBool)

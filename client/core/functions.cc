@@ -1,6 +1,7 @@
 #include <tilewise/functions.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "builtin_call.h"
@@ -52,6 +53,43 @@ Array stddev(const Array& a, const Axes& axes, double correction, bool keepdims)
 Array count_nonzero(const Array& a, const Axes& axes, bool keepdims) {
   return sum(a.dtype() == DType::kBool ? a : a != 0, axes, keepdims);
 }
+// ---- statistics of what is a number ------------------------------------------------------------------------------------
+
+namespace {
+
+// NaN counts as `instead`. Of integers and bool none is.
+Array without_nan(const Array& a, const Scalar& instead) {
+  return ir::is_floating(a.dtype()) || ir::is_complex(a.dtype()) ? where(isnan(a), instead, a) : a;
+}
+// `extreme` of what is left, NaN where nothing is.
+Array nan_extreme(Array (*extreme)(const Array&, const Axes&, bool), const Array& a, double least,
+                  const Axes& axes, bool keepdims) {
+  if (!ir::is_floating(a.dtype())) return extreme(a, axes, keepdims);
+  const Array found = extreme(without_nan(a, least), axes, keepdims);
+  return where(all(isnan(a), axes, keepdims), std::numeric_limits<double>::quiet_NaN(), found);
+}
+
+}  // namespace
+
+Array nansum(const Array& a, const Axes& axes, bool keepdims, std::optional<DType> dtype) {
+  return sum(without_nan(a, 0), axes, keepdims, dtype);
+}
+Array nanprod(const Array& a, const Axes& axes, bool keepdims, std::optional<DType> dtype) {
+  return prod(without_nan(a, 1), axes, keepdims, dtype);
+}
+Array nanmin(const Array& a, const Axes& axes, bool keepdims) {
+  return nan_extreme(min, a, std::numeric_limits<double>::infinity(), axes, keepdims);
+}
+Array nanmax(const Array& a, const Axes& axes, bool keepdims) {
+  return nan_extreme(max, a, -std::numeric_limits<double>::infinity(), axes, keepdims);
+}
+Array nanmean(const Array& a, const Axes& axes, bool keepdims) {
+  if (ir::is_half(a.dtype())) return nanmean(a.astype(DType::kFloat32), axes, keepdims).astype(a.dtype());
+  if (!ir::is_floating(a.dtype()) && !ir::is_complex(a.dtype())) return mean(a, axes, keepdims);
+  const Array numbers = sum(!isnan(a), axes, keepdims);
+  return (nansum(a, axes, keepdims) / numbers.astype(ir::real_dtype(a.dtype()))).astype(a.dtype());
+}
+
 // ---- running sums and products -----------------------------------------------------------------------------------------
 
 namespace {

@@ -116,22 +116,38 @@ Array take_along_axis(const Array& x, const Array& indices, int axis) {
       .front();
 }
 
-Array put(const Array& x, const Array& indices, const Array& values, std::optional<int> axis) {
-  if (!axis && x.rank() != 1) refuse(Errc::kInvalidArgument, "put wants an axis", x);
-  const int along = axis_of(x, axis.value_or(0), "put");
-  if (indices.rank() != 1) refuse(Errc::kShapeMismatch, "put wants a vector of indices", indices);
+namespace {
+
+Array written(const Array& x, const Array& indices, const Array& values, std::optional<int> axis, bool add) {
+  const std::string function = add ? "put_add" : "put";
+  if (!axis && x.rank() != 1) refuse(Errc::kInvalidArgument, function + " wants an axis", x);
+  const int along = axis_of(x, axis.value_or(0), function.c_str());
+  if (indices.rank() != 1) refuse(Errc::kShapeMismatch, function + " wants a vector of indices", indices);
   Shape shape = x.shape();
   shape[static_cast<std::size_t>(along)] = indices.size();
-  const Array index = indices_of(indices, "put");
+  const Array index = indices_of(indices, function.c_str());
   const Array value = values.astype(x.dtype()).broadcast_to(shape);
   const Grid grid = client::computed_cuts(x);
-  const auto kernel = client::builtin_kernel(ir::builtin::Put{along, extent(x, along)},
+  const auto kernel = client::builtin_kernel(ir::builtin::Put{along, extent(x, along), add},
                                              4.0 * static_cast<double>(block_volume(grid)));
   const Array arrays[] = {x, index, value};
   return map_blocks(kernel, arrays,
                     {client::span_map(x.rank()), client::swept_map(1, 0), client::swept_map(x.rank(), along)},
                     {{x.dtype(), grid}})
       .front();
+}
+
+}  // namespace
+
+Array put(const Array& x, const Array& indices, const Array& values, std::optional<int> axis) {
+  return written(x, indices, values, axis, false);
+}
+
+Array put_add(const Array& x, const Array& indices, const Array& values, std::optional<int> axis) {
+  client::check_addable(x, "put_add");
+  if (ir::is_half(x.dtype()))
+    return put_add(x.astype(DType::kFloat32), indices, values.astype(x.dtype()), axis).astype(x.dtype());
+  return written(x, indices, values, axis, true);
 }
 
 Array set(const Array& x, const std::vector<Slice>& where, const Array& value) {

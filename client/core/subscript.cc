@@ -199,8 +199,11 @@ Array joined(const Array& view, const Subscript& s) {
   return reshaped(front, shape);
 }
 
+// put, or put_add.
+using Put = Array (*)(const Array&, const Array&, const Array&, std::optional<int>);
+
 // `view` with values where its picked axes' indices are; values have the shape of what is read there.
-Array written(const Array& view, const Subscript& s, const Array& values) {
+Array written(Put put, const Array& view, const Subscript& s, const Array& values) {
   const Array at = position(view, s);
   const auto dims = static_cast<std::size_t>(at.rank());
   // A vector of indices needs no other order of dimensions; it is at the values' s.place.
@@ -255,7 +258,7 @@ std::int64_t count_true(Array& mask) {
   return future.get<std::int64_t>(0).front();
 }
 
-Array set_mask(const Array& x, const Array& given, const Array& value) {
+Array set_mask(const Array& x, const Array& given, const Array& value, bool add) {
   client::check_mask(x, given);
   Array mask = given;
   const int behind = x.rank() - mask.rank();
@@ -264,7 +267,8 @@ Array set_mask(const Array& x, const Array& given, const Array& value) {
     for (int d = 0; d < behind; ++d) out = out.expand_dims(-1);
     return out;
   };
-  const auto broadcast = [&](const Array& v) { return where(as_x(mask), v.broadcast_to(x.shape()), x); };
+  const auto there = [&](const Array& v) { return where(as_x(mask), add ? x + v : v, x); };
+  const auto broadcast = [&](const Array& v) { return there(v.broadcast_to(x.shape())); };
   if (value.rank() <= behind) return broadcast(value);
   if (value.rank() == behind + 1 && extent(value, 0) == 1) return broadcast(value.at(0, 0));
   // An element for each that is true: those before it, counted, are its number.
@@ -278,7 +282,7 @@ Array set_mask(const Array& x, const Array& given, const Array& value) {
   Shape rest = {count};
   rest.insert(rest.end(), x.shape().begin() + mask.rank(), x.shape().end());
   const Array numbers = maximum(cumulative_sum(mask.reshape({-1})) - 1, 0);
-  return where(as_x(mask), take(value.broadcast_to(rest), reshaped(numbers, mask.shape()), 0), x);
+  return there(take(value.broadcast_to(rest), reshaped(numbers, mask.shape()), 0));
 }
 
 // Without arrays: the slices and integers of an index, as ranges of x's axes, and the value in their shape.
@@ -321,20 +325,21 @@ Array Array::index(std::span<const IndexTerm> terms) const {
   return moveaxis(take(joined(view, s), at, 0), first(dims), first(dims, s.place));
 }
 
-Array set_index(const Array& x, const std::vector<IndexTerm>& terms, const Array& value) {
-  Access::handle(x);
-  const Array given = value.astype(x.dtype());
+namespace {
+
+// set_index, or add_at; the value has x's dtype.
+Array updated(const Array& x, const std::vector<IndexTerm>& terms, const Array& given, bool add) {
   if (has_bare_mask(terms)) {
     std::vector<IndexTerm> others = terms;
     std::vector<int> fresh;
-    Array out = set_index(with_masked_axes(x, others, fresh), others, given);
+    Array out = updated(with_masked_axes(x, others, fresh), others, given, add);
     for (std::size_t i = fresh.size(); i-- > 0;) out = out.squeeze(fresh[i]);
     return out;
   }
-  if (const Array* const mask = mask_of(terms)) return set_mask(x, *mask, given);
+  if (const Array* const mask = mask_of(terms)) return set_mask(x, *mask, given, add);
   Subscript s = subscript(x, unmasked(x, terms));
-  if (s.picked.empty()) return set_view(x, s, given);
   const Array view = viewed(x, s);
+  if (s.picked.empty()) return set_view(x, s, add ? view + given.broadcast_to(view.shape()) : given);
   // The shape of what is read there.
   Shape shape;
   for (const Array& i : s.indices) shape = client::value_or_throw(ir::broadcast(shape, i.shape()));
@@ -342,16 +347,36 @@ Array set_index(const Array& x, const std::vector<IndexTerm>& terms, const Array
   for (int d = 0; d < view.rank(); ++d)
     if (std::find(s.picked.begin(), s.picked.end(), d) == s.picked.end()) kept.push_back(extent(view, d));
   kept.insert(kept.begin() + s.place, shape.begin(), shape.end());
-  const Array out = written(view, s, given.broadcast_to(kept));
+  const Array out = written(add ? put_add : put, view, s, given.broadcast_to(kept));
   return s.terms.empty() && s.new_axes.empty() ? out : set_view(x, s, out);
 }
 
+Array number(const Array& x, const Scalar& value) {
+  return Access::record(Access::state(x), nullptr,
+                        ir::infer_generate({}, std::nullopt, [&](ir::TapeBuilder& t, auto) {
+                          return client::filled(t, value, x.dtype());
+                        }));
+}
+
+}  // namespace
+
+Array set_index(const Array& x, const std::vector<IndexTerm>& terms, const Array& value) {
+  Access::handle(x);
+  return updated(x, terms, value.astype(x.dtype()), false);
+}
+
 Array set_index(const Array& x, const std::vector<IndexTerm>& terms, const Scalar& value) {
-  return set_index(x, terms,
-                   Access::record(Access::state(x), nullptr,
-                                  ir::infer_generate({}, std::nullopt, [&](ir::TapeBuilder& t, auto) {
-                                    return client::filled(t, value, x.dtype());
-                                  })));
+  return set_index(x, terms, number(x, value));
+}
+
+Array add_at(const Array& x, const std::vector<IndexTerm>& terms, const Array& value) {
+  client::check_addable(x, "add_at");
+  const DType wide = ir::is_half(x.dtype()) ? DType::kFloat32 : x.dtype();
+  return updated(x.astype(wide), terms, value.astype(x.dtype()).astype(wide), true).astype(x.dtype());
+}
+
+Array add_at(const Array& x, const std::vector<IndexTerm>& terms, const Scalar& value) {
+  return add_at(x, terms, number(x, value));
 }
 
 }  // namespace tilewise

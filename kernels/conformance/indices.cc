@@ -154,27 +154,33 @@ void grid_takes(const Subject& subject) {
 
 void writes(const Subject& subject) {
   Prng prng(subject.seed + 51);
-  for (int round = 0; round < 120; ++round) {
-    const DType t = any_dtype(prng);
+  for (int round = 0; round < 240; ++round) {
+    const bool adds = round % 2 != 0;
+    DType t = any_dtype(prng);
+    while (adds && (t == DType::kBool || ir::is_half(t))) t = any_dtype(prng);
     const ir::Shape shape = some_shape(prng, 2000);
     const std::size_t axis = prng.below(shape.size());
     ir::Shape values = shape;
-    values[axis] = prng.between(0, 60);
-    const std::int64_t lo = prng.between(0, 5), extent = lo + shape[axis] + prng.between(0, 5);
+    // Long enough, now and then, that several come to each place.
+    values[axis] =
+        ir::volume(shape) < 200 && prng.chance(0.3) ? prng.between(900, 1500) : prng.between(0, 60);
+    const bool local = prng.chance(0.2);
+    const std::int64_t lo = prng.between(0, 5),
+                       extent = local ? shape[axis] : lo + shape[axis] + prng.between(0, 5);
     Step step =
-        call_step(ir::builtin::Put{static_cast<std::int64_t>(axis), extent}, shape,
+        call_step(ir::builtin::Put{static_cast<std::int64_t>(axis), extent, adds, local}, shape,
                   {filled(prng, t, shape), indices(prng, {values[axis]}, extent), filled(prng, t, values)},
                   {result(t, shape)});
     step.box.lo[axis] += lo;
     step.box.hi[axis] += lo;
-    step.space[axis] = extent;
+    step.space[axis] = lo + extent;
     step.steps = 2;
     Step want = step;
     for (step.step = 0; step.step < 2; ++step.step) {  // the second goes on with what the first left
       want.step = step.step;
       run(subject, step);
       run_reference(want);
-      check_same(step.outputs[0], want.outputs[0], text("put", t, shape, axis));
+      check_same(step.outputs[0], want.outputs[0], text(adds ? "put, added," : "put", t, shape, axis));
       step.inputs[1] = want.inputs[1] = indices(prng, {values[axis]}, extent);
     }
   }

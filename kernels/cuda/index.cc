@@ -23,6 +23,14 @@ struct PutParams {
   std::int64_t winner = 0, index = 0, indices = 0, index_stride = 0;
   FaultTo fault;
 };
+struct PutAddParams {
+  Walk lines;
+  Place place[2];
+  std::int64_t extent = 0, lo = 0, count = 0, stride = 0, values_stride = 0, axis = 0;
+  std::int64_t index = 0, indices = 0, index_stride = 0;
+  FaultTo fault;
+  std::int32_t kind = 0, unused = 0;
+};
 struct SelectParams {
   Walk slab;
   Place place[2];
@@ -34,6 +42,8 @@ struct SelectParams {
 
 constexpr std::int64_t kMostChunks = 1024;  // of a mask
 constexpr std::int64_t kLeastChunk = 8 * kThreads;
+
+constexpr std::int64_t kAddedPositions = 16 * kThreads;  // as device/index.cuh
 
 constexpr const char* kOutside = "index %lld is out of bounds for axis %lld with size %lld";
 constexpr const char* kMiscounted = "%lld are true, and %lld were counted";
@@ -167,10 +177,43 @@ std::int64_t put_scratch_bytes(const ir::Op& op) {
   const std::string& params = op.get<ir::CallAttrs>().params;
   const ir::Shape largest = op.space.max_block_shape();
   if (!ir::builtin::read(p, params.data(), params.size()) || p.axis < 0 ||
-      static_cast<std::size_t>(p.axis) >= largest.size())
-    return 0;  // refused at launch
+      static_cast<std::size_t>(p.axis) >= largest.size() || p.add != 0)
+    return 0;  // refused at launch, or none is needed
   return largest[static_cast<std::size_t>(p.axis)] * 8;
 }
+
+namespace {
+
+// What remains of a step of put once its operands have been looked at.
+Status add_values(const Environment& env, const KernelCall& call, const ir::builtin::Put& p, CUstream stream,
+                  DataFault* fault) {
+  const TensorView &index = call.inputs[1], &values = call.inputs[2], &out = call.outputs[0];
+  const auto axis = static_cast<std::size_t>(p.axis);
+  const Strided places[2] = {contiguous(out.data, out.shape), strided(values, values.shape)};
+  ir::Shape beside = out.shape;
+  beside[axis] = 1;
+  PutAddParams params;
+  params.lines = merge(beside, places, params.place);
+  params.extent = p.extent;
+  params.lo = p.origin(call.box.lo[axis]);
+  params.count = out.shape[axis];
+  params.stride = places[0].strides[axis];
+  params.values_stride = places[1].strides[axis];
+  params.axis = p.axis;
+  params.index = address(index.data);
+  params.indices = index.shape[0];
+  params.index_stride = index.strides[0];
+  params.fault = fault_to(fault, kOutside, Errc::kOutOfRange);
+  params.kind = ir::is_complex(out.dtype) ? 2 : ir::is_floating(out.dtype) ? 1 : 0;
+  if (params.indices == 0) return {};
+  TW_ASSIGN(const Program program, env.programs.index(ir::size_of(out.dtype)));
+  TW_TRY(env.context.make_current());
+  const std::int64_t groups = (params.count + kAddedPositions - 1) / kAddedPositions;
+  return launch_kernel(env, program.entry[7], blocks_for(params.lines.count * groups * kThreads), 1, &params,
+                       stream);
+}
+
+}  // namespace
 
 Status launch_put(const Environment& env, const KernelCall& call, CUstream stream, DataFault* fault) {
   ir::builtin::Put p;
@@ -179,6 +222,8 @@ Status launch_put(const Environment& env, const KernelCall& call, CUstream strea
                    &out = call.outputs[0];
   const auto axis = static_cast<std::size_t>(p.axis);
   if (p.axis < 0 || axis >= out.shape.size()) return refuse(call, "no axis " + std::to_string(p.axis));
+  if (p.add != 0 && (out.dtype == ir::DType::kBool || ir::is_half(out.dtype)))
+    return refuse(call, "dtype " + std::string(name_of(out.dtype)) + " is not added to");
   const Strided target = contiguous(out.data, out.shape);
   if (call.step == 0) {
     if (a.shape != out.shape || a.dtype != out.dtype)
@@ -189,6 +234,7 @@ Status launch_put(const Environment& env, const KernelCall& call, CUstream strea
   if (index.dtype != ir::DType::kInt64 || index.shape.size() != 1 || values.dtype != out.dtype ||
       !same_lines(values, out, axis) || index.shape[0] != values.shape[axis])
     return refuse(call, "wants a vector of int64 indices, one a value along axis " + std::to_string(p.axis));
+  if (p.add != 0) return add_values(env, call, p, stream, fault);
   const std::size_t rank = out.shape.size();
   Strided places[4] = {target, strided(values, values.shape), along(index.data, rank, axis, index.strides[0]),
                        along(nullptr, rank, axis, 1)};
@@ -196,7 +242,7 @@ Status launch_put(const Environment& env, const KernelCall& call, CUstream strea
   PutParams params;
   params.walk = merge(values.shape, places, params.place);
   params.extent = p.extent;
-  params.lo = call.box.lo[axis];
+  params.lo = p.origin(call.box.lo[axis]);
   params.count = out.shape[axis];
   params.stride = target.strides[axis];
   params.axis = p.axis;

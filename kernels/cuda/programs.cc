@@ -32,7 +32,7 @@ std::span<const char* const> entry_names(ProgramKind kind) {
                                           "tw_scan_chunks"};
   static constexpr const char* kIndex[] = {"tw_take",         "tw_put_mark",      "tw_put_write",
                                            "tw_select_count", "tw_select_starts", "tw_select_write",
-                                           "tw_wrap_index"};
+                                           "tw_wrap_index",   "tw_put_add"};
   static constexpr const char* kOrder[] = {"tw_search", "tw_sort_tiles", "tw_merge",
                                            "tw_deal",   "tw_split_find", "tw_split_copy"};
   static constexpr const char* kGamma[] = {"tw_draw_gamma"};

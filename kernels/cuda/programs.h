@@ -42,7 +42,7 @@ enum class ProgramKind : std::uint8_t {
   kLinalg
 };
 struct Program {
-  std::array<CUfunction, 7> entry{};
+  std::array<CUfunction, 8> entry{};
 };
 
 // Loaded programs of one device. Any thread; the same program is compiled once however many ask.

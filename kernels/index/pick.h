@@ -110,4 +110,10 @@ class PickedCopy {
   move::StridedCopy behind_;
 };
 
+// to[..., to_at[k], ...] += from[..., from_at[k], ...], likewise: where a place comes several times, in the order of k. Integers wrap.
+// Of dtypes that are not added here (bool, 16-bit floats) there is none.
+using PickedAdd = void (*)(const tilewise_view_v1& to, const tilewise_view_v1& from, int axis,
+                           const std::int64_t* to_at, const std::int64_t* from_at, std::int64_t count);
+PickedAdd picked_add(std::int32_t dtype);
+
 }  // namespace tilewise::kernels::index

@@ -53,6 +53,31 @@ void count_before(const tilewise_view_v1& v, const tilewise_view_v1& sorted, con
   });
 }
 
+// The number `at` plus the one at `i`; parts of a complex number each for itself. False for a dtype that is not added to.
+bool add_element(const tilewise_view_v1& to, const ir::Index& at, const tilewise_view_v1& from,
+                 const ir::Index& i) {
+  const auto dtype = static_cast<ir::DType>(to.dtype);
+  if (dtype == ir::DType::kBool || ir::is_half(dtype)) return false;
+  if (ir::is_complex(dtype)) {
+    const auto parts = [&]<class T>(T) {
+      T* const sum = &element<T>(to, at);
+      const T* const more = &element<T>(from, i);
+      sum[0] += more[0], sum[1] += more[1];
+    };
+    dtype == ir::DType::kComplex64 ? parts(float{}) : parts(double{});
+    return true;
+  }
+  return with_comparable(to.dtype, [&]<class T>(T) {
+    T& sum = element<T>(to, at);
+    if constexpr (std::is_floating_point_v<T>) {
+      sum += element<T>(from, i);
+    } else {  // modulo 2^bits
+      using U = std::make_unsigned_t<T>;
+      sum = static_cast<T>(static_cast<U>(static_cast<U>(sum) + static_cast<U>(element<T>(from, i))));
+    }
+  });
+}
+
 }  // namespace
 
 int take(const tilewise_call_v1* call) {
@@ -157,10 +182,14 @@ int put(const tilewise_call_v1* call) {
   }
   for_each(extents(values), [&](const ir::Index& at) {  // along the axis in rising order: the last stays
     const std::int64_t i =
-        to[static_cast<std::size_t>(at[static_cast<std::size_t>(axis)])] - call->box_lo[axis];
-    if (i >= 0 && i < out.shape[axis]) copy_element(out, replaced(at, axis, i), values, at);
+        to[static_cast<std::size_t>(at[static_cast<std::size_t>(axis)])] - p.origin(call->box_lo[axis]);
+    if (i < 0 || i >= out.shape[axis]) return;
+    if (p.add == 0)
+      copy_element(out, replaced(at, axis, i), values, at);
+    else if (!add_element(out, replaced(at, axis, i), values, at))
+      code = refuse(call, kFailed, "dtype %d is not added to", out.dtype);
   });
-  return 0;
+  return code;
 }
 
 int searchsorted(const tilewise_call_v1* call) {

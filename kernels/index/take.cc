@@ -183,6 +183,8 @@ int put(const tilewise_call_v1* call) {
   if (p.axis < 0 || !same_lines({&out, &a}, axis) || a.shape[axis] != out.shape[axis] ||
       a.dtype != out.dtype || values.dtype != out.dtype)
     return refuse(call, kFailed, "the array, its values and the result differ in dtype or extents");
+  const PickedAdd add = p.add != 0 ? picked_add(out.dtype) : nullptr;
+  if (p.add != 0 && add == nullptr) return refuse(call, kFailed, "dtype %d is not added to", out.dtype);
   if (call->step == 0)
     move::strided_copy(static_cast<std::byte*>(out.data), strides_of(out),
                        static_cast<const std::byte*>(a.data), strides_of(a), shape_of(out),
@@ -194,8 +196,12 @@ int put(const tilewise_call_v1* call) {
   const IndexLine indices{indices_of(index), index.strides[0], index.shape[0]};
   if (const int code = check_line(call, indices, p.axis, p.extent)) return code;
   const PickedCopy copy(out, values, axis);
-  indices.within(p.extent, call->box_lo[axis], out.shape[axis],
-                 [&](const Picks& picks) { copy(picks.where.data(), picks.which.data(), picks.count); });
+  indices.within(p.extent, p.origin(call->box_lo[axis]), out.shape[axis], [&](const Picks& picks) {
+    if (add != nullptr)
+      add(out, values, axis, picks.where.data(), picks.which.data(), picks.count);
+    else
+      copy(picks.where.data(), picks.which.data(), picks.count);
+  });
   return 0;
 }
 

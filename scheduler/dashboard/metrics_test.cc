@@ -147,7 +147,8 @@ TEST_CASE("names say unit and kind: counters end in _total, nothing else does, u
     if (base.find("seconds") != std::string::npos) CHECK(base.ends_with("_seconds"));
     for (const std::string& label :
          family.labels) {  // each with as many values as the cluster has such things
-      CHECK(one_of(label, {"device", "kind", "worker", "name", "host", "lane", "role", "outcome", "code", "version"}));
+      CHECK(one_of(
+          label, {"device", "kind", "worker", "name", "host", "lane", "role", "outcome", "code", "version"}));
       CHECK(name.find("_" + label + "_total") == std::string::npos);
     }
   }

@@ -17,8 +17,6 @@ namespace {
 using Doubles = std::vector<double>;
 using Ints = std::vector<std::int64_t>;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 }  // namespace
 
 TEST_CASE("take gathers along any axis, with indices and data over many blocks") {

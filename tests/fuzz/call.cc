@@ -66,6 +66,10 @@ const std::string& Call::text(const std::string& key) const {
   return found->second;
 }
 
+std::string Call::text(const std::string& key, const std::string& otherwise) const {
+  return has(key) ? text(key) : otherwise;
+}
+
 std::int64_t Call::integer(const std::string& key, std::int64_t otherwise) const {
   return has(key) ? integer(key) : otherwise;
 }
@@ -81,6 +85,12 @@ std::optional<int> Call::axis(const std::string& key) const {
 }
 
 double Call::number(const std::string& key) const { return to_number(text(key)); }
+
+std::vector<double> Call::numbers(const std::string& key) const {
+  std::vector<double> out;
+  for (const std::string& part : split(text(key), ',')) out.push_back(to_number(part));
+  return out;
+}
 
 std::optional<double> Call::number_or_none(const std::string& key) const {
   if (!has(key)) return {};

@@ -38,12 +38,14 @@ class Call {
 
   bool has(const std::string& key) const { return named_.contains(key); }
   const std::string& text(const std::string& key) const;
+  std::string text(const std::string& key, const std::string& otherwise) const;
   bool flag(const std::string& key) const { return has(key) && text(key) == "1"; }
   std::int64_t integer(const std::string& key) const { return to_integer(text(key)); }
   std::int64_t integer(const std::string& key, std::int64_t otherwise) const;
   std::optional<std::int64_t> integer_or_none(const std::string& key) const;
   std::optional<int> axis(const std::string& key = "axis") const;
   double number(const std::string& key) const;
+  std::vector<double> numbers(const std::string& key) const;
   std::optional<double> number_or_none(const std::string& key) const;
   Scalar scalar(const std::string& key = "scalar") const;  // "i:5", "u:5", "b:1", "f:0.5", "c:1:-2"
   DType dtype(const std::string& key = "dtype") const;
@@ -87,6 +89,7 @@ Ops elementwise_ops();
 Ops movement_ops();
 Ops reduction_ops();
 Ops indexing_ops();
+Ops counting_ops();
 Ops linalg_ops();
 Ops creation_ops();
 

@@ -108,8 +108,8 @@ struct MissingOperand {};
 class Driver {
  public:
   Driver(Session session, std::string folder) : session_(std::move(session)), folder_(std::move(folder)) {
-    for (Ops ops :
-         {elementwise_ops(), movement_ops(), reduction_ops(), indexing_ops(), linalg_ops(), creation_ops()})
+    for (Ops ops : {elementwise_ops(), movement_ops(), reduction_ops(), indexing_ops(), counting_ops(),
+                    linalg_ops(), creation_ops()})
       ops_.merge(ops);
   }
 

@@ -21,6 +21,13 @@ std::vector<Array> topk_of(const Call& call) {
   return {found.values, found.indices};
 }
 
+Array quantile_of(const Call& call) {
+  const std::string method = call.text("method", "linear");
+  if (call.flag("several"))
+    return quantile(call[0], call.numbers("q"), call.axes(), method, call.flag("keepdims"));
+  return quantile(call[0], call.number("q"), call.axes(), method, call.flag("keepdims"));
+}
+
 std::vector<Array> unique_counts_of(const Call& call) {
   const UniqueCounts found = unique_counts(call[0]);
   return {found.values, found.counts};
@@ -51,6 +58,8 @@ Ops indexing_ops() {
       {"sort", [](const Call& call) { return sort(call[0], *call.axis(), call.flag("descending")); }},
       {"argsort", [](const Call& call) { return argsort(call[0], *call.axis(), call.flag("descending")); }},
       {"topk", topk_of},
+      {"quantile", quantile_of},
+      {"median", [](const Call& call) { return median(call[0], call.axes(), call.flag("keepdims")); }},
       {"searchsorted",
        [](const Call& call) {
          return searchsorted(call[0], call[1], call.text("side"), call.count() > 2 ? call[2] : Array());

@@ -62,6 +62,7 @@ Ops linalg_ops() {
       {"matmul",
        [](const Call& call) { return matmul(call[0], call[1], {.k_parts = call.integer("k_parts", 0)}); }},
       {"tensordot", tensordot_of},
+      {"einsum", [](const Call& call) { return einsum(call.text("subscripts"), call.operands()); }},
       {"vecdot", [](const Call& call) { return vecdot(call[0], call[1], *call.axis()); }},
       {"outer", [](const Call& call) { return outer(call[0], call[1]); }},
       {"cross", [](const Call& call) { return cross(call[0], call[1], *call.axis()); }},

@@ -86,6 +86,95 @@ extern "C" __global__ void __launch_bounds__(kThreads) tw_put_write(const __grid
   }
 }
 
+// ---- put that adds: out[..., index, ...] += values[..., j, ...], for rising j -----------------------------------------
+
+// A block of threads has some positions of one line, a thread every kThreads-th of them: so what comes to a position is added by one
+// thread, in the order of j. All blocks read all indices.
+constexpr i64 kAddedPositions = 16 * kThreads;
+
+struct PutAddParams {
+  Walk lines;      // of the result: what lies beside one position
+  Place place[2];  // result, values
+  i64 extent, lo, count, stride, values_stride, axis;
+  i64 index, indices, index_stride;
+  FaultTo fault;
+  int kind, unused;  // 0: integers, 1: floats, 2: complex numbers
+};
+
+// Elements of `kParts` numbers.
+template <class T, int kParts>
+__device__ __forceinline__ void tw_add_parts(const PutAddParams& p, i64 to, i64 from) {
+  T* const sum = (T*)p.place[0].base + to * kParts;
+  const T* const more = (const T*)p.place[1].base + from * kParts;
+  for (int i = 0; i < kParts; ++i) sum[i] = (T)(sum[i] + more[i]);
+}
+template <int kBytes>
+__device__ __forceinline__ void tw_add_element(const PutAddParams& p, i64 to, i64 from) {
+  if constexpr (kBytes == 16) {
+    tw_add_parts<double, 2>(p, to, from);
+  } else if constexpr (kBytes == 8) {
+    if (p.kind == 0)
+      tw_add_parts<u64, 1>(p, to, from);
+    else if (p.kind == 1)
+      tw_add_parts<double, 1>(p, to, from);
+    else
+      tw_add_parts<float, 2>(p, to, from);
+  } else if constexpr (kBytes == 4) {
+    if (p.kind == 0)
+      tw_add_parts<u32, 1>(p, to, from);
+    else
+      tw_add_parts<float, 1>(p, to, from);
+  } else {
+    tw_add_parts<Item, 1>(p, to, from);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads) tw_put_add(const __grid_constant__ PutAddParams p) {
+  __shared__ int rank[2][kThreads];
+  __shared__ int found[kThreads];  // of this round's indices those that fall to this block of threads, ...
+  __shared__ i64 place[kThreads];  // ... and their positions
+  const int t = threadIdx.x;
+  const i64 groups = (p.count + kAddedPositions - 1) / kAddedPositions, work = p.lines.count * groups;
+  // Where there is nothing to add to, indices are looked at all the same.
+  for (i64 b = blockIdx.x; b < work || b == 0; b += gridDim.x) {
+    i64 offset[2] = {}, first = 0, end = 0;
+    if (b < work) {
+      tw_offsets<2>(p.lines, p.place, b / groups, offset);
+      first = b % groups * kAddedPositions;
+      end = first + kAddedPositions < p.count ? first + kAddedPositions : p.count;
+    }
+    for (i64 at = 0; at < p.indices; at += kThreads) {
+      bool mine = false;
+      i64 position = 0;
+      if (at + t < p.indices) {
+        const i64 index = ((const i64*)p.index)[(at + t) * p.index_stride];
+        const bool outside = index < -p.extent || index >= p.extent;
+        if (outside && b == 0) tw_raise(p.fault, index, p.axis, p.extent);
+        position = (i64)tw_local(index, p.extent, p.lo);
+        mine = !outside && position >= first && position < end;
+      }
+      int from = 0;
+      rank[0][t] = mine;
+      for (int reach = 1; reach < kThreads; reach *= 2) {
+        __syncthreads();
+        rank[1 - from][t] = rank[from][t] + (t >= reach ? rank[from][t - reach] : 0);
+        from = 1 - from;
+      }
+      if (mine) {
+        found[rank[from][t] - 1] = t;
+        place[rank[from][t] - 1] = position;
+      }
+      __syncthreads();
+      const int n = rank[from][kThreads - 1];
+      for (int k = 0; k < n; ++k)
+        if (place[k] % kThreads == t)
+          tw_add_element<sizeof(Item)>(p, offset[0] + place[k] * p.stride,
+                                       offset[1] + (at + found[k]) * p.values_stride);
+      __syncthreads();
+    }
+  }
+}
+
 // ---- count_true, compress --------------------------------------------------------------------------------------------
 
 // A mask is cut into `chunks` pieces, each taken by one block of threads; `starts` says where the true ones of a

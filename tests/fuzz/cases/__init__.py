@@ -1,6 +1,7 @@
 """The ops, a file a family. A family is a list GENERATORS; ALL has them all."""
 
 from cases import (
+    counting,
     creation,
     elementwise,
     fourier,
@@ -19,6 +20,7 @@ FAMILIES = (
     reductions,
     movement,
     indexing,
+    counting,
     order,
     products,
     linalg,

@@ -6,7 +6,7 @@ import numpy as np
 
 import compare
 import dtypes
-from builder import Builder, Generator
+from builder import Builder, Generator, Skip
 from cases.elementwise import ordered
 from compare import Incomparable, Outcome
 
@@ -97,6 +97,58 @@ def emit_searchsorted(builder: Builder, name: str) -> None:
         builder.call(name, [rising, y], search, side=side)
 
 
+def real_lines(builder: Builder) -> int:
+    """Real numbers, at least one."""
+    return builder.operand(
+        lambda a: dtypes.is_real(a.dtype) and a.size > 0,
+        lambda: builder.input(builder.random.choice(dtypes.REAL), builder.shape(empty=False)),
+    )
+
+
+def emit_quantile(builder: Builder, name: str) -> None:
+    """quantile and median, between the two elements that NumPy takes: numbers between them in float64 or more."""
+    x = real_lines(builder)
+    axes, keepdims = builder.some_axes(builder.values[x]), builder.chance(0.4)
+    if axes == []:
+        raise Skip
+    arguments: dict = {"axes": axes, "keepdims": keepdims}
+    several, method = name == "quantile" and builder.chance(0.3), "linear"
+    q: float | list[float] = 0.5
+    if name == "quantile":
+        method = builder.one_of("linear", "linear", "lower", "higher", "nearest", "midpoint")
+        choices = [0.0, 1.0, 0.5, 0.25, 0.3, 0.9, builder.random.random()]
+        q = builder.random.sample(choices, 3) if several else builder.random.choice(choices)
+        arguments |= {"q": ",".join(map(repr, q)) if several else q, "method": method, "several": several or None}
+    takes_one = method in ("lower", "higher", "nearest")
+
+    def quantile(a: np.ndarray, way: str) -> np.ndarray:
+        over = None if axes is None else tuple(axes)
+        made = np.quantile(a, q, axis=over, method=way, keepdims=keepdims)
+        return np.asarray(made)
+
+    def reference(a: np.ndarray) -> np.ndarray:
+        if takes_one and dtypes.is_integer(a.dtype):
+            return quantile(a, method)
+        dtype = dtypes.floating(a.dtype)
+        values = dtypes.widened(a).astype(float)
+        with np.errstate(all="ignore"):
+            made = quantile(values, method)
+        return made.astype(dtype)
+
+    def check(outcome: Outcome) -> list:
+        a = dtypes.widened(outcome.operands[0]).astype(float)
+        low, high = quantile(a, "lower"), quantile(a, "higher")
+        # Between two infinities, and on a number beside one, NumPy has NaN, as their difference has it.
+        unbounded = np.isnan(outcome.expected[0].astype(float)) & ~np.isnan(low) & np.isinf(a).any()
+        if not dtypes.is_moderate(np.where(np.isfinite(a), a, 0), 1e30):
+            raise Incomparable
+        sizes = np.where(np.isfinite(low) & np.isfinite(high), np.maximum(np.abs(low), np.abs(high)), 0)
+        return [compare.near(outcome.expected[0], outcome.actual[0], 8, sizes) | unbounded]
+
+    exact = takes_one and dtypes.is_integer(builder.values[x].dtype)
+    builder.call(name, [x], reference, check=compare.bits if exact else check, exact=exact, **arguments)
+
+
 UNIQUE = {  # which of values, first indices, inverse indices and counts
     "unique_values": (0,),
     "unique_counts": (0, 3),
@@ -145,6 +197,8 @@ EMITS: dict[str, Callable[[Builder, str], object]] = {
     "argsort": emit_argsort,
     "topk": emit_topk,
     "searchsorted": emit_searchsorted,
+    "quantile": emit_quantile,
+    "median": emit_quantile,
     **dict.fromkeys(UNIQUE, emit_unique),
 }
 GENERATORS = [Generator(name, "order", 0.6, emit) for name, emit in EMITS.items()]

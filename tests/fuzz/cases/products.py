@@ -1,6 +1,6 @@
 """Products and norms: sums of products, compared in proportion to the sum of their sizes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -91,6 +91,79 @@ def emit_tensordot(builder: Builder, name: str) -> None:
         lambda a, b: np.tensordot(a, b, (axes_a, axes_b)),
         axes_b=axes_b,
         axes_a=[builder.maybe_negative(axis, a.ndim) for axis in axes_a],
+    )
+
+
+def sum_of_products(subscripts: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """By broadcasting: NumPy 2.4's einsum corrupts memory for some complex long doubles (README.md)."""
+    inputs, _, result = subscripts.partition("->")
+    terms, dots = inputs.split(","), 0
+    for term, a in zip(terms, arrays):
+        dots = max(dots, a.ndim - len(term.replace("...", ""))) if "..." in term else dots
+    stands = "0123456789"[:dots]  # for the axes that dots are
+    terms = [term.replace("...", stands[dots + len(term) - 3 - a.ndim :]) for term, a in zip(terms, arrays)]
+    everything = "".join(terms)
+    if "->" in subscripts:
+        result = result.replace("...", stands)
+    else:
+        result = stands + "".join(sorted(c for c in everything if c.isalpha() and everything.count(c) == 1))
+    order = result + "".join(sorted(set(everything) - set(result)))
+    total: np.ndarray | None = None
+    for term, a in zip(terms, arrays):
+        for letter in sorted(set(term)):
+            while term.count(letter) > 1:
+                first = term.index(letter)
+                second = term.index(letter, first + 1)
+                a = np.diagonal(a, 0, first, second)
+                term = "".join(c for i, c in enumerate(term) if i not in (first, second)) + letter
+        a = np.transpose(a, sorted(range(len(term)), key=lambda axis, term=term: order.index(term[axis])))
+        a = a.reshape([a.shape[sorted(term, key=order.index).index(c)] if c in term else 1 for c in order])
+        total = a if total is None else total * a
+    assert total is not None
+    return total.sum(axis=tuple(range(len(result), len(order))), dtype=total.dtype)
+
+
+def emit_einsum(builder: Builder, name: str) -> None:
+    """Operands with random letters, some of them twice or along an extent of 1; now and then dots, and no result."""
+    letters = builder.random.sample("abcdefXYZ", builder.random.randint(1, 5))
+    extents = {letter: builder.one_of(1, 2, 2, 3, 4, 6) for letter in letters}
+    batch = builder.shape(builder.random.randint(0, 2), 8) if builder.chance(0.3) else None
+    dtype = builder.random.choice(dtypes.NUMBERS)
+    terms, operands = [], []
+    for _ in range(builder.one_of(1, 2, 2, 2, 3, 4)):
+        term = [builder.random.choice(letters) for _ in range(builder.random.randint(0, 4))]
+        if builder.chance(0.8):
+            term = list(dict.fromkeys(term))
+        shape = [1 if term.count(letter) == 1 and builder.chance(0.1) else extents[letter] for letter in term]
+        if batch is not None and builder.chance(0.8):
+            at = builder.random.randint(0, len(term))
+            term.insert(at, "...")
+            shape[at:at] = [1 if builder.chance(0.1) else n for n in batch[builder.random.randint(0, len(batch)) :]]
+        other = builder.chance(0.2)
+        operands.append(builder.input(builder.random.choice(dtypes.NUMBERS) if other else dtype, shape, "small"))
+        terms.append("".join(term))
+    subscripts = ",".join(terms)
+    if builder.chance(0.8):
+        used = sorted({letter for letter in subscripts if letter.isalpha()})
+        result = builder.random.sample(used, builder.random.randint(0, len(used)))
+        if "..." in subscripts:
+            result.insert(builder.random.randint(0, len(result)), "...")
+        subscripts += "->" + "".join(result)
+    meet = dtypes.common(*(builder.values[id].dtype for id in operands))
+    exact = dtypes.is_integer(meet)
+
+    def reference(*arrays: np.ndarray) -> np.ndarray:
+        wide = [a.astype(meet) if exact else dtypes.precise(a.astype(meet)) for a in arrays]
+        return np.asarray(sum_of_products(subscripts, wide)).astype(meet)
+
+    def check(outcome: Outcome) -> list:
+        sizes = np.asarray(sum_of_products(subscripts, [dtypes.magnitudes(a) for a in outcome.operands]))
+        if not dtypes.is_moderate(sizes, 3e4):
+            raise Incomparable
+        return [compare.sum_agrees(outcome.expected[0], outcome.actual[0], sizes)]
+
+    builder.call(
+        name, operands, reference, check=compare.bits if exact else check, exact=exact, subscripts=subscripts
     )
 
 
@@ -261,6 +334,7 @@ GENERATORS = [
     for name, weight, emit in (
         ("matmul", 1.5, emit_matmul),
         ("tensordot", 0.5, emit_tensordot),
+        ("einsum", 0.8, emit_einsum),
         ("vecdot", 0.5, emit_vecdot),
         ("outer", 0.5, emit_outer),
         ("cross", 0.4, emit_cross),

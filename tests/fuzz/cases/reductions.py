@@ -1,5 +1,6 @@
 """Reductions, and running sums and products."""
 
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -203,6 +204,82 @@ def emit_running(builder: Builder, name: str) -> None:
     )
 
 
+def emit_without_nan(builder: Builder, name: str) -> None:
+    """nansum, nanprod, nanmean, nanmin and nanmax."""
+    extreme = name in ("nanmin", "nanmax")
+    x = builder.operand(
+        lambda a: real(a) and (a.size > 0 or not extreme),
+        lambda: builder.input(builder.random.choice(dtypes.REAL), builder.shape(empty=not extreme), "mixed"),
+    )
+    axes, keepdims = builder.some_axes(builder.values[x]), builder.chance(0.4)
+    function = getattr(np, name)
+    dtype = builder.values[x].dtype
+    result = dtypes.floating(dtype) if name == "nanmean" else dtype if extreme else dtypes.sum_dtype(dtype)
+
+    def reference(a: np.ndarray) -> np.ndarray:
+        wide = dtypes.widened(a) if extreme else a.astype(result) if dtypes.is_integer(result) else dtypes.precise(a)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of lines that are all NaN
+            return np.asarray(function(wide, axis=over(axes), keepdims=keepdims)).astype(result)
+
+    def numbers(a: np.ndarray, instead: int) -> np.ndarray:
+        wide = dtypes.precise(a).astype(float)
+        return np.where(np.isnan(wide), instead, wide)
+
+    def check(outcome: Outcome) -> list:
+        a = outcome.operands[0]
+        if name == "nanprod":
+            return close_product(result)(Outcome(outcome.expected, outcome.actual, [numbers(a, 1)]))
+        if not dtypes.is_moderate(numbers(a, 0), 1e30 if dtype != np.float16 else 100):
+            raise Incomparable
+        sizes = np.abs(numbers(a, 0)).sum(axis=over(axes), keepdims=keepdims)
+        return [compare.sum_agrees(outcome.expected[0], outcome.actual[0], sizes)]
+
+    exact = extreme or dtypes.is_integer(result)
+    builder.call(
+        name,
+        [x],
+        reference,
+        check=compare.numbers if exact else check,
+        exact=dtypes.is_integer(result),
+        axes=axes,
+        keepdims=keepdims,
+    )
+
+
+def emit_exponentials(builder: Builder, name: str) -> None:
+    """logsumexp, softmax and log_softmax, as SciPy defines them."""
+    x = builder.operand(ordered, lambda: builder.input(builder.random.choice([dtypes.BOOL] + dtypes.REAL)))
+    axes, keepdims = builder.some_axes(builder.values[x]), builder.chance(0.4)
+    dtype = dtypes.floating(builder.values[x].dtype)
+    along = over(axes)
+
+    def reference(a: np.ndarray) -> np.ndarray:
+        wide = np.asarray(dtypes.precise(a.astype(dtype)))
+        with np.errstate(all="ignore"):
+            most = wide.max(axis=along, keepdims=True, initial=-np.inf)
+            finite = np.where(np.isfinite(most), most, 0)
+            if name == "softmax":
+                powers = np.exp(wide - most)
+                return np.asarray(powers / powers.sum(axis=along, keepdims=True)).astype(dtype)
+            total = np.log(np.exp(wide - finite).sum(axis=along, keepdims=True))
+            if name == "log_softmax":
+                return np.asarray(wide - finite - total).astype(dtype)
+            made = np.asarray(total + finite)
+            return (made if keepdims else made.squeeze(along)).astype(dtype)
+
+    def check(outcome: Outcome) -> list:
+        a = dtypes.precise(outcome.operands[0].astype(dtype)).astype(float)
+        finite = np.where(np.isfinite(a), a, 0)
+        if not dtypes.is_moderate(finite, 1e6):
+            raise Incomparable
+        scale = 1.0 if name == "softmax" else 2 * np.abs(finite).max(initial=1) + 10
+        return [compare.near(outcome.expected[0], outcome.actual[0], 16, scale)]
+
+    arguments = {"keepdims": keepdims} if name == "logsumexp" else {}
+    builder.call(name, [x], reference, check=check, exact=False, axes=axes, **arguments)
+
+
 GENERATORS = [
     Generator(name, "reductions", weight, emit)
     for name, weight, emit in (
@@ -218,6 +295,14 @@ GENERATORS = [
         ("any", 0.6, emit_truth),
         ("all", 0.6, emit_truth),
         ("count_nonzero", 0.6, emit_truth),
+        ("nansum", 0.3, emit_without_nan),
+        ("nanprod", 0.3, emit_without_nan),
+        ("nanmean", 0.3, emit_without_nan),
+        ("nanmin", 0.3, emit_without_nan),
+        ("nanmax", 0.3, emit_without_nan),
+        ("logsumexp", 0.5, emit_exponentials),
+        ("softmax", 0.5, emit_exponentials),
+        ("log_softmax", 0.5, emit_exponentials),
         ("cumulative_sum", 2, emit_running),
         ("cumulative_prod", 1, emit_running),
     )

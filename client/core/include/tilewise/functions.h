@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <string_view>
+#include <utility>
 
 namespace tilewise {
 
@@ -42,6 +43,23 @@ template <std::same_as<bool> B> Array var(const Array&, const Axes&, B, bool = f
 template <std::same_as<bool> B> Array stddev(const Array&, const Axes&, B, bool = false) = delete;
 Array count_nonzero(const Array& a, const Axes& axes = {}, bool keepdims = false);  // int64
 
+// As sum, prod, min, max and mean of what is not NaN; of integers and bool the same as these. A sum of nothing is 0, a product 1, the
+// others NaN.
+Array nansum(const Array& a, const Axes& axes = {}, bool keepdims = false, std::optional<DType> dtype = {});
+Array nanprod(const Array& a, const Axes& axes = {}, bool keepdims = false, std::optional<DType> dtype = {});
+Array nanmin(const Array& a, const Axes& axes = {}, bool keepdims = false);
+Array nanmax(const Array& a, const Axes& axes = {}, bool keepdims = false);
+Array nanmean(const Array& a, const Axes& axes = {}, bool keepdims = false);
+
+// ---- exponentials that are summed: as in scipy.special, without overflow. Integers and bool: float64; 16-bit floats are computed in float32
+// and rounded once; complex numbers: kInvalidArgument ----
+// log(sum(exp(a))) along the axes; of nothing, and where all are -infinity: -infinity.
+Array logsumexp(const Array& a, const Axes& axes = {}, bool keepdims = false);
+// exp(a) / sum(exp(a)), with a's shape. Along all axes together: `Axes{}`. NaN where the largest along the axes is infinite.
+Array softmax(const Array& a, const Axes& axes = -1);
+// a - logsumexp(a), the logarithm of softmax(a) with digits where that vanishes. NaN at +infinity and where all are -infinity.
+Array log_softmax(const Array& a, const Axes& axes = -1);
+
 // ---- running sums and products ----
 // out[i] = a[0] + ... + a[i] along `axis`, which may be left out of one-dimensional arrays only (kInvalidArgument). `dtype`:
 // elements are cast to it first, and the result has it; else bool and signed integers give int64, unsigned ones uint64, and
@@ -63,6 +81,15 @@ Array tensordot(const Array& a, const Array& b, int axes = 2);  // the last ones
 // Axes of a with those of b at the same place; the result has a's other axes, then b's.
 Array tensordot(const Array& a, const Array& b, const std::vector<int>& axes_a,
                 const std::vector<int>& axes_b);
+// Sums of products, as NumPy's einsum has them: one term of letters for each operand, a letter for each of its axes, then what the result has,
+// "bij,bjk->bik". A letter that the result does not have is summed over; one that comes twice in a term takes the diagonal; extents of 1
+// broadcast. "..." stands for the axes in front of, behind or between the letters, from the last on the same in all terms. Without
+// "->" the result has these, and then the letters that come once, in the order of the alphabet. Two operands at a time become one, the pair
+// first that takes the fewest products, by products of matrices where something is summed over. The dtype is the common one; more than two operands
+// of 16-bit floats are computed in float32. kInvalidArgument for what is no letter, another number of terms, a result's letter that
+// no term has, or twice, and bool; kShapeMismatch for another number of axes, and extents; kLimitExceeded past 8 axes on the
+// way. Each names the term.
+Array einsum(std::string_view subscripts, const std::vector<Array>& operands);
 Array matrix_transpose(const Array& a);  // a view: the last two dimensions exchanged. Fewer: kShapeMismatch
 
 // ---- structure ----
@@ -94,6 +121,10 @@ Array triu(const Array& a, std::int64_t k = 0);
 // Of a vector of n elements the matrix, n + |k| rows and columns, with it on the k-th diagonal and zeros elsewhere; of a matrix its
 // k-th diagonal, as diagonal() in linalg.h. kShapeMismatch for other ranks.
 Array diag(const Array& a, std::int64_t k = 0);
+// 1 where the position along a new axis is the index there, else 0: a vector of `num_classes` elements for each index, which is zero for an
+// index outside of [0, num_classes). `axis`: the new one's place in the result. kInvalidArgument for indices that are no integers
+// and for a negative number of classes.
+Array one_hot(const Array& indices, std::int64_t num_classes, DType dtype = DType::kFloat64, int axis = -1);
 // All with the shape that they broadcast to, as views. kShapeMismatch where there is none.
 std::vector<Array> broadcast_arrays(const std::vector<Array>& arrays);
 // Of n vectors: n arrays of all extents, as views; the d-th varies along dimension d (indexing "ij"), or with the first two
@@ -125,6 +156,11 @@ Array take_along_axis(const Array& x, const Array& indices, int axis = -1);
 // twice the last value stays.
 Array put(const Array& x, const Array& indices, const Array& values, std::optional<int> axis = {});
 
+// x, with values[..., j, ...] added to what is at indices[j] along `axis`, as many times as an index comes (np.add.at along an axis): one after
+// the other, in the order of j, so that bits are those of a plain loop whatever the cuts and devices. Values are cast to x's
+// dtype and broadcast; integers wrap, sums of 16-bit floats are carried in float32 and rounded once. Of bool: kInvalidArgument.
+Array put_add(const Array& x, const Array& indices, const Array& values, std::optional<int> axis = {});
+
 struct Slice {  // start:stop:step along an axis, as Array::slice takes it
   int axis = 0;
   std::optional<std::int64_t> start = {}, stop = {};
@@ -139,6 +175,45 @@ Array set(const Array& x, const std::vector<Slice>& where, const Array& value);
 // number: kShapeMismatch where it is another one. Errors else as those of Array::index and broadcast_to.
 Array set_index(const Array& x, const std::vector<IndexTerm>& terms, const Array& value);
 Array set_index(const Array& x, const std::vector<IndexTerm>& terms, const Scalar& value);
+// x, with `value` added to the elements that x.index(terms) shows, to one that arrays name several times each of its values: np.add.at, or
+// JAX's x.at[terms].add(value). In C order of what is shown; dtypes, masks and errors as those of put_add and set_index.
+Array add_at(const Array& x, const std::vector<IndexTerm>& terms, const Array& value);
+Array add_at(const Array& x, const std::vector<IndexTerm>& terms, const Scalar& value);
+
+// ---- sums and counts of what belongs together. Blocks of the data are added one after another for each block of a result, as in put();
+// integers of many blocks in a few segments a block at a time, and these sums then ----
+
+// out[k] = the sum of values[j, ...] for all j with segment_ids[j] == k, in the order of j, as jax.ops.segment_sum: a vector of
+// integers, one for each of values along axis 0, which ids outside of [0, num_segments) leave out. Shape (num_segments, ...), values'
+// dtype, sums as in put_add; of a segment that nothing belongs to: 0. Without `num_segments` as many as the largest id says: waits for that.
+// kShapeMismatch for ids of another shape, kInvalidArgument for ids that are no integers, values of bool, a negative number.
+Array segment_sum(const Array& values, const Array& segment_ids,
+                  std::optional<std::int64_t> num_segments = {});
+// How often each of 0 ... max(x) is in the vector x of integers: int64, at least `minlength` long. With weights, of x's shape, their sums
+// instead: float64, in the order of x. Waits for the least and largest of x: a negative one is kOutOfRange. kShapeMismatch for other shapes,
+// kInvalidArgument for other dtypes, complex weights and a negative minlength.
+Array bincount(const Array& x, const Array& weights = {}, std::int64_t minlength = 0);
+
+struct HistogramOptions {
+  std::optional<std::pair<double, double>> range = {};  // of bins that are cut evenly
+  Array weights = {};                                   // of a's shape: sums of these instead of counts
+  bool density = false;  // counts over their sum and their bin's width: float64
+};
+struct Histogram {
+  Array counts, edges;  // one edge more
+};
+// How many elements of the flattened array lie in each bin, from its edge up to the next one, the last one's end included; what lies outside, and
+// NaN, is in none. int64; with weights their dtype (of bool int64), and floats are summed as float64. `bins` of one width over the
+// range, else from the least to the largest element, which the call waits for (of nothing 0 to 1; of equal ones 0.5 to either
+// side); edges have a's dtype where that is float32 or float64 (16-bit floats: float32), else float64. kInvalidArgument for complex
+// numbers, no bins, a range that falls or is not finite, bins too narrow for that dtype; kShapeMismatch for weights of another shape.
+Histogram histogram(const Array& a, std::int64_t bins = 10, const HistogramOptions& options = {});
+// Between these edges, of which none is below the one before it (kInvalidArgument). An array of them is waited for.
+Histogram histogram(const Array& a, const std::vector<double>& edges, const HistogramOptions& options = {});
+Histogram histogram(const Array& a, const Array& edges, const HistogramOptions& options = {});
+// int64, of x's shape: how many of `bins`, a vector in rising order (not looked at), are at or below each element; with `right` below it.
+// As searchsorted.
+Array digitize(const Array& x, const Array& bins, bool right = false);
 
 // ---- order ----
 // Of real numbers and bool (complex: kInvalidArgument). NaN is last, ascending and descending. Between blocks along the axis all elements
@@ -159,6 +234,23 @@ TopK topk(const Array& x, std::int64_t k, int axis = -1, bool largest = true);
 // after them. `sorter` (or none): the indices that sort x1.
 Array searchsorted(const Array& x1, const Array& x2, std::string_view side = "left",
                    const Array& sorter = {});
+
+// The element at q * (n - 1) of the n along the axes, in order, q of [0, 1] (kOutOfRange). Between two, method "linear" goes that share of the way,
+// "midpoint" half of it; "lower", "higher" and "nearest" (halves to even) take one. NaN where one is among them; two equal ones, infinities
+// too, have nothing else between them, and beside one infinity there is that. Several q: in front, a dimension of them; `keepdims` is about a's. Of real numbers
+// (kInvalidArgument for bool, complex ones, no elements, no q, another method): floats keep their dtype, 16-bit ones are computed in
+// float32; integers give float64, but their own dtype by methods that take one. Sorts: memory and traffic are sort()'s.
+Array quantile(const Array& a, double q, const Axes& axes = {}, std::string_view method = "linear",
+               bool keepdims = false);
+Array quantile(const Array& a, const std::vector<double>& q, const Axes& axes = {},
+               std::string_view method = "linear", bool keepdims = false);
+// The same with q of [0, 100].
+Array percentile(const Array& a, double q, const Axes& axes = {}, std::string_view method = "linear",
+                 bool keepdims = false);
+Array percentile(const Array& a, const std::vector<double>& q, const Axes& axes = {},
+                 std::string_view method = "linear", bool keepdims = false);
+// The element in the middle, or the mean of the two there. dtypes and errors as those of quantile.
+Array median(const Array& a, const Axes& axes = {}, bool keepdims = false);
 
 // ---- results whose size depends on data ----
 // These calls wait: shapes are known at once everywhere else, so here the mask (and what it was made from) is computed and one

@@ -35,10 +35,16 @@ struct TakeAlong {
   static constexpr std::string_view kName = "tilewise.take_along_axis";
   std::int64_t axis = 0, extent = 0;
 };
-// (a, indices swept, values swept along `axis`) -> a, with values[..., j, ...] at indices[j]; of equal ones the last.
+// (a, indices swept, values swept along `axis`) -> a, with values[..., j, ...] at indices[j]; of equal ones the last. `add`: with these
+// added to what is there, one after the other in the order of j; numbers but 16-bit floats.
 struct Put {
   static constexpr std::string_view kName = "tilewise.put";
   std::int64_t axis = 0, extent = 0;  // of a
+  std::int64_t add = 0;
+  std::int64_t local = 0;  // indices count from where a's block begins; `extent` is then the block's
+
+  // From where indices of a block that begins at `lo` along the axis count.
+  std::int64_t origin(std::int64_t lo) const { return local != 0 ? 0 : lo; }
 };
 // (indices of an axis) -> the same counted from 0; `axis` is what errors call it.
 struct WrapIndex {
