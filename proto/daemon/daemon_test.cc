@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "print_result.h"
 #include "temp_folder.h"
 
 using namespace tilewise;
@@ -160,4 +161,59 @@ TEST_CASE("a process that is refused memory or a thread says so and ends with 3;
   }
   const Ended other = end_of([] { must_not_throw([] { throw std::runtime_error("something else"); }); });
   CHECK(other.errors.find("something else") != std::string::npos);
+}
+
+TEST_CASE("the last line is one of the log's, after all that was logged") {
+  const Error why{Errc::kAlreadyExists, "listen on \"x\"\nsays the system"};
+  const Ended text = end_of([&] {
+    REQUIRE(daemon::start_log("program", "info", "text"));
+    daemon::log_info("before");
+    _exit(daemon::fail("program", why, daemon::kExitFailure));
+  });
+  CHECK(WEXITSTATUS(text.status) == daemon::kExitFailure);
+  CHECK_MESSAGE(
+      text.errors.ends_with("info: before\nprogram: already exists: listen on \"x\" says the system\n"),
+      text.errors);
+  const Ended json = end_of([&] {
+    REQUIRE(daemon::start_log("program", "off", "json"));
+    _exit(daemon::fail("program", why, daemon::kExitFailure));
+  });
+  CHECK_MESSAGE(
+      json.errors.ends_with(
+          R"("level":"error","event":"ending","cause":"already exists","why":"listen on \"x\"\nsays the system"})"
+          "\n"),
+      json.errors);
+  CHECK(json.errors.starts_with(R"({"time":")"));
+  const Ended refused = end_of([] {
+    REQUIRE(daemon::start_log("program", "info", "json"));
+    must_not_throw([] { throw std::bad_alloc(); });
+  });
+  CHECK_MESSAGE(
+      refused.errors.find(R"("level":"error","event":"ending","why":"out of memory: )") != std::string::npos,
+      refused.errors);
+  CHECK(std::count(refused.errors.begin(), refused.errors.end(), '\n') == 1);
+}
+
+TEST_CASE("what was logged is there after a bug, and a child's lines are there once") {
+  const Ended bug = end_of([] {
+    REQUIRE(daemon::start_log("program", "info", "text"));
+    for (int i = 0; i < 1000; ++i) daemon::log_info("line", {{"i", i}});
+    std::abort();
+  });
+  CHECK(WTERMSIG(bug.status) == SIGABRT);
+  CHECK(bug.errors.ends_with("line i=999\n"));
+  const Ended forked = end_of([] {
+    REQUIRE(daemon::start_log("program", "info", "text"));
+    for (int i = 0; i < 100; ++i) daemon::log_info("of the parent");
+    const pid_t child = fork();
+    if (child == 0) {
+      daemon::log_info("of the child");
+      daemon::flush_log();
+      _exit(0);
+    }
+    waitpid(child, nullptr, 0);
+    daemon::flush_log();
+  });
+  CHECK(std::count(forked.errors.begin(), forked.errors.end(), '\n') == 101);
+  CHECK(forked.errors.find("of the child") != std::string::npos);
 }

@@ -1,14 +1,14 @@
 #include <tilewise/config/version.h>
+#include <tilewise/daemon/log.h>
 #include <tilewise/daemon/program.h>
 
 #include <cxxabi.h>
 #include <malloc.h>
 #include <sched.h>
-#include <sys/uio.h>
 #include <unistd.h>
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -56,14 +56,14 @@ const char* refused() {
   try {
     throw;
   } catch (const std::bad_alloc&) {
-    return ": out of memory: the system refused this process host memory, ending. Look at the limit of its "
+    return "out of memory: the system refused this process host memory, ending. Look at the limit of its "
            "address space (ulimit -v), "
-           "at vm.overcommit_memory and vm.max_map_count, and at the memory of its container\n";
+           "at vm.overcommit_memory and vm.max_map_count, and at the memory of its container";
   } catch (const std::system_error& e) {
     if (e.code() != std::errc::resource_unavailable_try_again) return nullptr;
-    return ": out of threads: the system refused this process one more, ending. Look at the limits of "
+    return "out of threads: the system refused this process one more, ending. Look at the limits of "
            "processes and of address space "
-           "(ulimit -u, ulimit -v), at kernel.threads-max, and at the tasks of its container (pids.max)\n";
+           "(ulimit -u, ulimit -v), at kernel.threads-max, and at the tasks of its container (pids.max)";
   } catch (...) {
     return nullptr;
   }
@@ -75,13 +75,20 @@ const char* refused() {
     otherwise();
     std::abort();
   }
-  const auto part = [](const char* text) { return iovec{const_cast<char*>(text), std::strlen(text)}; };
-  const std::array line{part(refused_program), part(why)};
-  (void)!writev(STDERR_FILENO, line.data(), static_cast<int>(line.size()));  // nobody is left to tell
+  log_last_word(refused_program, why);
   _exit(kExitRefused);
 }
 
 }  // namespace
+
+void outlive_readers() {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
+}
+
+void log_hangup() {
+  log_info("SIGHUP does nothing: no option or file is read again, and the log goes to stderr");
+}
 
 void name_refusals(const char* program) {
   refused_program = program;
@@ -145,12 +152,7 @@ std::optional<int> parse(CLI::App& app, int argc, char** argv) {
 }
 
 int fail(const std::string& program, const Error& error, int code) {
-  std::string text = error.message;
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  const std::string line = program + ": " + std::string(name_of(error.code)) + ": " + text + "\n";
-  const ssize_t written =
-      write(STDERR_FILENO, line.data(), line.size());  // one call: one line among other processes'
-  (void)written;                                       // nobody is left to tell
+  log_end(program, error);
   return code;
 }
 
