@@ -100,6 +100,56 @@ TEST_CASE("mistakes are exit code 2") {
   CHECK(!daemon::start_log("x", "info", "xml"));
 }
 
+TEST_CASE("numbers are finite, wherever they come from") {
+  for (const char* bad : {"nan", "NaN", "-nan", "inf", "1e999"}) {
+    CAPTURE(bad);
+    CHECK(parse({"--silence-timeout", bad}).code == daemon::kExitUsage);
+    setenv("TILEWISE_SILENCE_TIMEOUT", bad, 1);
+    CHECK(parse({}).code == daemon::kExitUsage);
+    unsetenv("TILEWISE_SILENCE_TIMEOUT");
+  }
+  CHECK(!parse({"--silence-timeout", "2.5"}).code);
+  double ours = 0;
+  std::optional<double> given;
+  CLI::App app("test", "program");
+  app.add_option("--given", given)->check(CLI::IsMember({0.0}) | CLI::Range(0.1, 1e6));
+  app.add_subcommand("look")->add_option("--last", ours)->check(CLI::Range(1e-6, 1e7));
+  for (std::vector<const char*> line :
+       {std::vector{"program", "--given", "nan"}, {"program", "look", "--last", "nan"}}) {
+    app.clear();
+    CHECK(daemon::parse(app, static_cast<int>(line.size()), const_cast<char**>(line.data())) ==
+          daemon::kExitUsage);
+  }
+}
+
+TEST_CASE("a name is what a terminal and JSON can show") {
+  CHECK(daemon::check_name("--name", ""));
+  CHECK(daemon::check_name("--name",
+                           "gr\xC3\xBC\xC3\x9F"
+                           "e/1"));
+  CHECK(daemon::check_name("--name", std::string(256, 'a')));
+  for (const std::string& bad :
+       {std::string(257, 'a'), std::string("\x1B[2J"), std::string("a\nb"), std::string("\xFF")}) {
+    const Status refused = daemon::check_name("--name", bad);
+    REQUIRE(!refused);
+    CHECK(refused.error().code == Errc::kInvalidArgument);
+    CHECK(refused.error().message.starts_with("--name"));
+  }
+}
+
+TEST_CASE("no line of text has bytes that are not UTF-8, nor has one of JSON") {
+  const auto said = [](const char* format) {
+    return end_of([format] {
+             REQUIRE(daemon::start_log("program", "info", format));
+             daemon::log_info("joined", {{"name", "a\xFF\x1B\"b"}});
+             daemon::flush_log();
+           })
+        .errors;
+  };
+  CHECK_MESSAGE(said("text").ends_with("joined name=\"a\\xFF\\u001b\\\"b\"\n"), said("text"));
+  CHECK_MESSAGE(said("json").ends_with("\"name\":\"a\xEF\xBF\xBD\\u001b\\\"b\"}\n"), said("json"));
+}
+
 TEST_CASE("sizes are parsed, or refused with the text") {
   CHECK(*daemon::parse_bytes("4GiB") == std::int64_t{4} << 30);
   CHECK(*daemon::parse_bytes("512MB") == 512'000'000);

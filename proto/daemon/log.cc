@@ -1,4 +1,5 @@
 #include <tilewise/base/text.h>
+#include <tilewise/base/utf8.h>
 #include <tilewise/daemon/log.h>
 
 #include <spdlog/pattern_formatter.h>
@@ -100,10 +101,26 @@ spdlog::level::level_enum level_of(LogLevel level) {
   return spdlog::level::info;
 }
 
+// As JSON has it, but bytes that are no UTF-8 stay what they are: \xFF.
+std::string quoted(std::string_view value) {
+  std::string out = "\"";
+  for (std::size_t size = 0; !value.empty(); value.remove_prefix(size == 0 ? 1 : size)) {
+    size = utf8_sequence(value);
+    if (size == 0) {
+      append(out, "\\x%02X", static_cast<unsigned>(static_cast<unsigned char>(value[0])));
+    } else {
+      const std::string json = json_quote(value.substr(0, size));
+      out.append(json, 1, json.size() - 2);
+    }
+  }
+  return out + '"';
+}
+
 // A text value is quoted where it would not read as one word.
 std::string word(const std::string& value) {
-  const bool plain = !value.empty() && value.find_first_of(" \t\n\r\"=\\") == std::string::npos;
-  return plain ? value : json_quote(value);
+  const bool plain =
+      !value.empty() && is_printable(value) && value.find_first_of(" \t\n\r\"=\\") == std::string::npos;
+  return plain ? value : quoted(value);
 }
 
 std::string body_of(std::string_view event, std::initializer_list<Field> fields) {
@@ -168,7 +185,8 @@ void flush_log(std::chrono::milliseconds patience) noexcept {
 
 void log_end(const std::string& program, const Error& why) {
   std::string text = to_string(why);
-  for (char& c : text) c = c == '\n' ? ' ' : c;
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  text = printable(text);
   LogWriter* const there = writer.load();
   if (there == nullptr) return write_in_time(STDERR_FILENO, program + ": " + text + "\n", kLastPatience);
   if (json_lines)

@@ -1,3 +1,5 @@
+#include <tilewise/base/limits.h>
+#include <tilewise/base/utf8.h>
 #include <tilewise/config/version.h>
 #include <tilewise/daemon/log.h>
 #include <tilewise/daemon/program.h>
@@ -44,6 +46,20 @@ std::vector<std::string> with_environment(const CLI::App& app, std::vector<std::
   }
   all.insert(all.end(), given.begin(), given.end());
   return all;
+}
+
+// A limit is no limit where it is NaN: no comparison with it is true. Infinite times and sizes overflow what is computed with them.
+void want_finite_numbers(CLI::App& app) {
+  const CLI::Validator finite(
+      [](std::string& value) {
+        const bool ok = std::isfinite(std::strtod(value.c_str(), nullptr));
+        return ok ? std::string() : "'" + value + "' is no finite number";
+      },
+      "");
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_type_name().starts_with("FLOAT")) option->check(finite);
+  }
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) want_finite_numbers(*command);
 }
 
 const char* refused_program = nullptr;
@@ -135,6 +151,7 @@ std::optional<int> parse(CLI::App& app, int argc, char** argv) {
   app.footer(
       "Every option is also an environment variable (--log-level: TILEWISE_LOG_LEVEL) and a line of the\n"
       "file given with --config (log-level = \"debug\"). The command line wins, then the environment.");
+  want_finite_numbers(app);
   try {
     std::vector<std::string> arguments = with_environment(app, {argv + 1, argv + argc});
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
@@ -187,6 +204,17 @@ Status write_address_file(const std::string& path, const std::string& address) {
     unlink(draft.c_str());
     return error(Errc::kIo, "cannot write the address file " + path);
   }
+  return {};
+}
+
+Status check_name(const std::string& option, const std::string& name) {
+  if (name.size() > limits::kMaxNameBytes)
+    return error(Errc::kInvalidArgument, option + ": a name of " + std::to_string(name.size()) +
+                                             " bytes, at most " + std::to_string(limits::kMaxNameBytes) +
+                                             " are possible");
+  if (!is_printable(name))
+    return error(Errc::kInvalidArgument,
+                 option + " '" + printable(name) + "': a name is UTF-8 without control characters");
   return {};
 }
 

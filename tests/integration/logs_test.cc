@@ -150,3 +150,40 @@ TEST_CASE("with --log-format json the last line is JSON too") {
       CHECK((line.starts_with("{\"time\":") && line.ends_with("}")));
   }
 }
+
+TEST_CASE("a token that is made is told of, a wrong one is named by what asks the dashboard") {
+  const TempFolder folder;
+  const std::string token = std::string(folder / "new") + "/token", page = folder / "page",
+                    address = folder / "address";
+  Process scheduler("scheduler",
+                    {scheduler_program(), "--listen", "127.0.0.1:0", "--token-file", token, "--address-file",
+                     address, "--dashboard-listen", "127.0.0.1:0", "--dashboard-address-file", page});
+  REQUIRE(eventually([&] { return std::filesystem::exists(address); }));
+  CHECK_MESSAGE(has(scheduler.errors(), "warning: there was no token, a new one was made file=" + token),
+                scheduler.errors());
+  const Environment wrong{{"TILEWISE_TOKEN", std::string(64, 'a')},
+                          {"TILEWISE_DASHBOARD", read_file(page)},
+                          {"TILEWISE_SCHEDULER", read_file(address)}};
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"top", "--once"}, {"arrays"}, {"graph"}}) {
+    std::vector<std::string> line{tool_program()};
+    line.insert(line.end(), command.begin(), command.end());
+    const Ran asked = run(line, wrong);
+    CHECK(asked.code == 1);
+    CHECK_MESSAGE(has(asked.errors, "the token (TILEWISE_TOKEN) is not this cluster's"), asked.errors);
+  }
+}
+
+TEST_CASE("names that a terminal cannot show are refused") {
+  Cluster cluster({.workers = 0});
+  const Ran worker = run({worker_program(), "--scheduler", cluster.address(), "--token-file",
+                          cluster.token_file(), "--name", "a\x1B[2J"});
+  CHECK(worker.code == 2);
+  CHECK_MESSAGE(has(worker.errors, "--name"), worker.errors);
+  try {
+    (void)cluster.session("b\xFF");
+    FAIL("it joined");
+  } catch (const ArrayError& e) {
+    CHECK(e.code() == Errc::kInvalidArgument);
+  }
+}

@@ -71,6 +71,7 @@ Result<Setup> check(const Settings& settings) {
     return error(Errc::kInvalidArgument,
                  "which scheduler? Give --scheduler HOST:PORT or set TILEWISE_SCHEDULER");
   }
+  TW_TRY(daemon::check_name("--name", settings.name));
   TW_ASSIGN(setup.options.scheduler, net::Address::parse(settings.scheduler));
   TW_ASSIGN(const net::Address listen, net::Address::parse(settings.common.listen));
   const auto token = config::find_token(settings.common.token_file, false);
@@ -233,7 +234,7 @@ int work(const Settings& settings) {
   const int code = outcome ? daemon::kExitOk : failure(outcome.error());
   end_in_time(code, kEndTime);
   worker->reset();
-  daemon::log_info("ended");
+  if (outcome) daemon::log_info("ended");
   daemon::never_destroy(std::move(*loop));
   return code;
 }

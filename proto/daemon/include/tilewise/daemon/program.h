@@ -34,7 +34,7 @@ struct CommonOptions {
 void add_common_options(CLI::App& app, CommonOptions& common);
 
 // --help and --version print and give kExitOk; a mistake is one line on stderr and kExitUsage; nothing: go on.
-// Adds --version and --config.
+// Adds --version and --config, and refuses numbers of floating point that are not finite.
 std::optional<int> parse(CLI::App& app, int argc, char** argv);
 
 // One line on stderr (log_end). Returns `code`.
@@ -71,6 +71,9 @@ template <class T> void never_destroy(std::unique_ptr<T> object) {
   [[maybe_unused]] static T* volatile last = nullptr;  // so that it is no leak
   last = object.release();
 }
+
+// A name that others read on their terminals: at most limits::kMaxNameBytes of printable UTF-8, or kInvalidArgument naming the option.
+Status check_name(const std::string& option, const std::string& name);
 
 // "4GiB", "512MB", "1.5e9", "1024": bytes. kInvalidArgument, kOutOfRange.
 Result<std::int64_t> parse_bytes(std::string_view text);
