@@ -119,6 +119,9 @@ int serve(const Settings& settings) {
   // A token made up at this start is known to nobody: an address for other hosts needs one that somebody chose.
   if (Status ok = net::check_exposure(*listen, token && token->chosen); !ok) return usage(ok.error());
   if (!token) return failure(token.error());
+  if (!token->chosen)
+    daemon::log(common.token_file.empty() ? daemon::LogLevel::kInfo : daemon::LogLevel::kWarn,
+                "there was no token, a new one was made", {{"file", token->source}});
 
   auto loop =
       net::EventLoop::create({.spin_ns = daemon::usable_cores(common.cores) > 2 ? 20 * kMicrosecond : 0});
