@@ -26,6 +26,7 @@ namespace {
 
 LogTap log_tap;                           // set once, as the next
 std::atomic<bool> json_lines{false};      // set once by start_log, before other threads start
+std::atomic<bool> given_up{false};        // at the end of the process: whoever reads was waited for, once
 std::atomic<LogWriter*> writer{nullptr};  // set by start_log, and in a child
 
 class Sink final : public spdlog::sinks::sink {
@@ -71,7 +72,10 @@ std::string dropped_line(Sink& sink, const std::string& program, std::uint64_t l
 void before_fork() { writer.load()->lock(); }
 void after_fork() { writer.load()->unlock(); }
 // What is queued is the parent's to write.
-void in_child() { writer = new LogWriter(writer.load()->options()); }
+void in_child() {
+  writer = new LogWriter(writer.load()->options());
+  given_up = false;
+}
 
 // A bug (TW_CHECK), or an exception that nobody catches: what was logged before is the story.
 void on_abort(int signal) {
@@ -180,7 +184,8 @@ void log(LogLevel level, std::string_view event, std::initializer_list<Field> fi
 }
 
 void flush_log(std::chrono::milliseconds patience) noexcept {
-  if (const LogWriter* const there = writer.load(); there != nullptr) (void)there->drain(patience);
+  const LogWriter* const there = writer.load();
+  if (there != nullptr && !given_up) given_up = !there->drain(patience);
 }
 
 void log_end(const std::string& program, const Error& why) {

@@ -54,6 +54,7 @@ inline void log_error(std::string_view event, std::initializer_list<Field> f = {
 }
 
 // Until what was logged is written, or for so long: before _exit(), which asks nobody. No lock, no memory; in signal handlers too.
+// Once that was in vain, nobody waits again.
 void flush_log(std::chrono::milliseconds patience = kLastPatience) noexcept;
 
 // Why the program ends, whatever the level: "program: kind: text", or a line of level error where lines are JSON. Written when it
