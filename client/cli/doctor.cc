@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <tilewise/base/text.h>
+#include <tilewise/base/utf8.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,7 +48,8 @@ class Report {
 
  private:
   void line(const char* verdict, const char* what, const std::string& text) {
-    if (format_ == Format::kText) return (void)std::printf("%-5s %-12s %s\n", verdict, what, text.c_str());
+    if (format_ == Format::kText)
+      return (void)std::printf("%-5s %-12s %s\n", verdict, what, printable(text).c_str());
     json_ += std::string(json_.empty() ? "" : ",") + "{\"verdict\":" + json_quote(verdict) +
              ",\"what\":" + json_quote(what) + ",\"text\":" + json_quote(text) + "}";
   }

@@ -30,7 +30,8 @@ std::string words(const msg::DrainReply& reply) {
 void print(const msg::DrainReply& reply, Format format) {
   const std::string worker = "w" + std::to_string(reply.worker.value);
   if (format == Format::kText)
-    return void(std::printf("%s (%s): %s\n", worker.c_str(), reply.name.c_str(), words(reply).c_str()));
+    return void(
+        std::printf("%s (%s): %s\n", worker.c_str(), printable(reply.name).c_str(), words(reply).c_str()));
   std::printf(
       "{\"worker\":%s,\"name\":%s,\"state\":%s,\"why\":%s,\"tasks_left\":%lld,\"blocks_left\":%lld,\"bytes\":"
       "%lld}\n",
@@ -59,7 +60,7 @@ Status drain(Control& control, const DrainOptions& options) {
                                        ". It still will, unless you take that back: tilewise drain --undo " +
                                        worker);
     if (std::string now = words(reply); now != told) {
-      std::fprintf(stderr, "%s (%s) %s\n", worker.c_str(), reply.name.c_str(), now.c_str());
+      std::fprintf(stderr, "%s (%s) %s\n", worker.c_str(), printable(reply.name).c_str(), now.c_str());
       told = std::move(now);
     }
     std::this_thread::sleep_for(std::chrono::nanoseconds(kLookNs));

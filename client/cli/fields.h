@@ -2,6 +2,7 @@
 // version may be at the other end.
 #pragma once
 #include <tilewise/base/text.h>
+#include <tilewise/base/utf8.h>
 #include <tilewise/json/json.h>
 
 #include <string>

@@ -1,15 +1,19 @@
 // Commands that look closer than status: explain, account, trace.
 #include <tilewise/account.h>
 #include <tilewise/base/text.h>
+#include <tilewise/base/utf8.h>
 #include <tilewise/explain.h>
 #include <tilewise/trace.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <map>
 #include <set>
+#include <string>
+#include <string_view>
 
 #include "commands.h"
 #include "control.h"
@@ -57,13 +61,33 @@ void add_flows(Trace& trace, const Web& web) {
     if (known.size() == kMaxGraphs) break;
     auto told = web.get_json("/api/graph?id=" + std::to_string(graph));
     if (!told && told.error().code != Errc::kNotFound) {
-      std::fprintf(stderr, "no arrows between steps: %s\n", told.error().message.c_str());
+      std::fprintf(stderr, "no arrows between steps: %s\n", printable(told.error().message).c_str());
       return;
     }
     if (told) known.push_back(std::move(*told));
   }
   const std::vector<TraceFlow> more = flows_of(trace.steps, known);
   trace.flows.insert(trace.flows.end(), more.begin(), more.end());
+}
+
+// A refusal with the number by which the graph was asked for.
+Error refused(const msg::Outcome& outcome, GraphId graph) {
+  std::string why = outcome.message;
+  const std::string number = std::to_string(graph.value);
+  if (const std::size_t at = why.find(number); at != why.npos)
+    why.replace(at, number.size(), std::to_string(make_id(0, graph.value)));
+  return {outcome.code, why};
+}
+
+// Labels are their client's.
+std::string printable_lines(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    out += printable(line) + '\n';
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+  return out;
 }
 
 }  // namespace
@@ -88,22 +112,18 @@ Status explain(Control& control, const WebOptions& dashboard, GraphId graph, For
     if (const auto web = Web::open(dashboard, config::Role::kReader))
       return explain_past(*web, graph, format);
   }
-  if (!account.outcome.ok()) return error(account.outcome.code, account.outcome.message);
+  if (!account.outcome.ok()) return refused(account.outcome, graph);
   const Explanation explanation(std::move(account), devices);
-  std::fputs((format == Format::kJson ? explanation.json() + "\n" : explanation.text()).c_str(), stdout);
+  std::fputs(
+      (format == Format::kJson ? explanation.json() + "\n" : printable_lines(explanation.text())).c_str(),
+      stdout);
   return {};
 }
 
 Status account(Control& control, GraphId graph, Format format) {
   TW_ASSIGN(const std::vector<Device> devices, devices_of(control));
   TW_ASSIGN(msg::Explanation told, control.explain(graph, true));
-  if (!told.outcome.ok()) {  // in the number by which it was asked for
-    std::string why = told.outcome.message;
-    const std::string number = std::to_string(graph.value);
-    if (const std::size_t at = why.find(number); at != why.npos)
-      why.replace(at, number.size(), std::to_string(make_id(0, graph.value)));
-    return error(told.outcome.code, why);
-  }
+  if (!told.outcome.ok()) return refused(told.outcome, graph);
   TW_ASSIGN(const msg::StatusReply status, control.status());
   std::map<WorkerId, std::string> hosts;
   for (const msg::PeerInfo& peer : status.peers) hosts[peer.id] = peer.host_id;
@@ -112,7 +132,8 @@ Status account(Control& control, GraphId graph, Format format) {
   TW_ASSIGN(std::vector<msg::TraceReply> traces, control.trace(range));
   msg::align_clocks(traces, hosts);
   const Account account(std::move(told), traces, devices);
-  std::fputs((format == Format::kJson ? account.json() + "\n" : account.text()).c_str(), stdout);
+  std::fputs((format == Format::kJson ? account.json() + "\n" : printable_lines(account.text())).c_str(),
+             stdout);
   return {};
 }
 
@@ -131,7 +152,8 @@ Status trace(Control& control, const WebOptions& dashboard, const TraceOptions& 
   msg::align_clocks(replies, hosts);
   Trace trace = make_trace(replies, devices);
   if (options.graph && trace.steps.empty())
-    return error(Errc::kNotFound, "nothing is remembered of graph " + std::to_string(options.graph.value));
+    return error(Errc::kNotFound,
+                 "nothing is remembered of graph " + std::to_string(make_id(0, options.graph.value)));
   if (const auto web = Web::open(dashboard, config::Role::kReader)) add_flows(trace, *web);
   if (trace.lost > 0)
     std::fprintf(stderr, "%llu older records had been overwritten\n",

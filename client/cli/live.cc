@@ -98,15 +98,6 @@ void add_graph_line(std::string& out, const value& g) {
 
 }  // namespace
 
-std::string printable(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    out += byte < 0x20 || byte == 0x7F ? '?' : c;
-  }
-  return out;
-}
-
 std::string top_text(const json::value& o, const json::value* before) {
   std::string out;
   const value* totals = member(o, "totals");

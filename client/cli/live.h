@@ -26,7 +26,5 @@ std::string arrays_text(const json::value& arrays);
 std::string links_text(const json::value& links, const json::value& overview);
 std::string graph_text(const json::value& graph);
 std::string account_text(const json::value& graph, const json::value& overview);
-// What would move a terminal's cursor, or worse, becomes a question mark.
-std::string printable(std::string_view text);
 
 }  // namespace tilewise::cli

@@ -1,4 +1,6 @@
+#include <tilewise/base/id.h>
 #include <tilewise/base/text.h>
+#include <tilewise/base/utf8.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -81,11 +83,11 @@ void print_status(const msg::StatusReply& s, const std::string& address, Format 
               static_cast<long long>(s.tasks_done), static_cast<long long>(s.arrays_live));
   for (const msg::PeerInfo& peer : s.peers) {
     std::printf("%-6s w%-5u %zu device%s  %s\n", role_of(peer.role), peer.id.value, peer.devices.size(),
-                peer.devices.size() == 1 ? " " : "s", peer.name.c_str());
+                peer.devices.size() == 1 ? " " : "s", printable(peer.name).c_str());
   }
   for (const msg::GraphStatus& graph : s.graphs) {
     std::printf("graph  %llu  session %u  %lld/%lld tasks  %d ops left%s\n",
-                static_cast<unsigned long long>(graph.graph.value), graph.session.value,
+                static_cast<unsigned long long>(make_id(0, graph.graph.value)), graph.session.value,
                 static_cast<long long>(graph.done), static_cast<long long>(graph.total), graph.ops,
                 graph.failed ? "  failing" : "");
   }
@@ -112,10 +114,10 @@ void print_devices(const msg::StatusReply& s, Format format) {
       const msg::DeviceStats& d = stats[peer.devices[i]];
       if (format == Format::kText) {
         std::printf("%-5u %-16s %11s %11s %11s %10lld %9.2f  %s\n", peer.devices[i].value,
-                    device.name.c_str(), bytes_text(device.memory_bytes).c_str(),
+                    printable(device.name).c_str(), bytes_text(device.memory_bytes).c_str(),
                     bytes_text(d.bytes_used).c_str(), bytes_text(d.bytes_peak).c_str(),
                     static_cast<long long>(d.steps_run), static_cast<double>(d.busy_ns) * 1e-9,
-                    device.model.c_str());
+                    printable(device.model).c_str());
         continue;
       }
       std::printf(

@@ -75,7 +75,7 @@ Result<Web> Web::open(const WebOptions& options, config::Role role) {
   if (address.kind != net::Address::Kind::kTcp)
     return error(Errc::kInvalidArgument, "a dashboard has a TCP address, HOST:PORT");
   TW_ASSIGN(const config::FoundToken token, config::find_token(options.token_file, false));
-  return Web(address, config::role_token(token.token, role), options.timeout_ns);
+  return Web(address, config::role_token(token.token, role), token.source, options.timeout_ns);
 }
 
 std::string Web::origin() const { return "http://" + address_.to_string().substr(6); }  // after "tcp://"
@@ -117,6 +117,10 @@ Result<std::string> Web::ask(const std::string& method, const std::string& path,
   if ((ec = finish(io, [&](auto done) { http::async_read(stream, buffer, parser, std::move(done)); })))
     return there(ec);
   http::response<http::string_body> response = parser.release();
+  // Its own words are for browsers.
+  if (response.result() == http::status::unauthorized)
+    return error(Errc::kUnauthenticated,
+                 "dashboard " + origin() + ": the token (" + source_ + ") is not this cluster's");
   if (response.result_int() >= 400) return error(code_of(response.result()), reason_of(response.body()));
   return std::move(response.body());
 }

@@ -29,12 +29,15 @@ class Web {
   Result<json::value> get_json(const std::string& path) const;
 
  private:
-  Web(net::Address address, std::string token, TimeNs timeout_ns)
-      : address_(std::move(address)), token_(std::move(token)), timeout_ns_(timeout_ns) {}
+  Web(net::Address address, std::string token, std::string source, TimeNs timeout_ns)
+      : address_(std::move(address)),
+        token_(std::move(token)),
+        source_(std::move(source)),
+        timeout_ns_(timeout_ns) {}
   Result<std::string> ask(const std::string& method, const std::string& path, const std::string& body) const;
 
   net::Address address_;
-  std::string token_;
+  std::string token_, source_;  // the latter for people
   TimeNs timeout_ns_;
 };
 

@@ -1,4 +1,5 @@
 #include <tilewise/base/text.h>
+#include <tilewise/base/utf8.h>
 
 #include <cmath>
 #include <cstdarg>
@@ -9,16 +10,19 @@ namespace tilewise {
 std::string json_quote(std::string_view text) {
   static constexpr char kHex[] = "0123456789abcdef";
   std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\')
-      (out += '\\') += c;
-    else if (c == '\n')
+  for (std::size_t size = 0; !text.empty(); text.remove_prefix(size == 0 ? 1 : size)) {
+    size = utf8_sequence(text);
+    const auto last = static_cast<unsigned char>(text[size == 2 ? 1 : 0]);
+    if (size == 0)
+      out += "\xEF\xBF\xBD";
+    else if (text[0] == '"' || text[0] == '\\')
+      (out += '\\') += text[0];
+    else if (text[0] == '\n')
       out += "\\n";
-    else if (byte < 0x20)
-      ((out += "\\u00") += kHex[byte >> 4]) += kHex[byte & 15];
+    else if (last < 0x20 || last == 0x7F || (text[0] == '\xC2' && last < 0xA0))
+      ((out += "\\u00") += kHex[last >> 4]) += kHex[last & 15];
     else
-      out += c;
+      out += text.substr(0, size);
   }
   return out + '"';
 }

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "print_result.h"
 #include "temp_folder.h"
 
 using namespace tilewise;
@@ -99,6 +100,56 @@ TEST_CASE("mistakes are exit code 2") {
   CHECK(!daemon::start_log("x", "info", "xml"));
 }
 
+TEST_CASE("numbers are finite, wherever they come from") {
+  for (const char* bad : {"nan", "NaN", "-nan", "inf", "1e999"}) {
+    CAPTURE(bad);
+    CHECK(parse({"--silence-timeout", bad}).code == daemon::kExitUsage);
+    setenv("TILEWISE_SILENCE_TIMEOUT", bad, 1);
+    CHECK(parse({}).code == daemon::kExitUsage);
+    unsetenv("TILEWISE_SILENCE_TIMEOUT");
+  }
+  CHECK(!parse({"--silence-timeout", "2.5"}).code);
+  double ours = 0;
+  std::optional<double> given;
+  CLI::App app("test", "program");
+  app.add_option("--given", given)->check(CLI::IsMember({0.0}) | CLI::Range(0.1, 1e6));
+  app.add_subcommand("look")->add_option("--last", ours)->check(CLI::Range(1e-6, 1e7));
+  for (std::vector<const char*> line :
+       {std::vector{"program", "--given", "nan"}, {"program", "look", "--last", "nan"}}) {
+    app.clear();
+    CHECK(daemon::parse(app, static_cast<int>(line.size()), const_cast<char**>(line.data())) ==
+          daemon::kExitUsage);
+  }
+}
+
+TEST_CASE("a name is what a terminal and JSON can show") {
+  CHECK(daemon::check_name("--name", ""));
+  CHECK(daemon::check_name("--name",
+                           "gr\xC3\xBC\xC3\x9F"
+                           "e/1"));
+  CHECK(daemon::check_name("--name", std::string(256, 'a')));
+  for (const std::string& bad :
+       {std::string(257, 'a'), std::string("\x1B[2J"), std::string("a\nb"), std::string("\xFF")}) {
+    const Status refused = daemon::check_name("--name", bad);
+    REQUIRE(!refused);
+    CHECK(refused.error().code == Errc::kInvalidArgument);
+    CHECK(refused.error().message.starts_with("--name"));
+  }
+}
+
+TEST_CASE("no line of text has bytes that are not UTF-8, nor has one of JSON") {
+  const auto said = [](const char* format) {
+    return end_of([format] {
+             REQUIRE(daemon::start_log("program", "info", format));
+             daemon::log_info("joined", {{"name", "a\xFF\x1B\"b"}});
+             daemon::flush_log();
+           })
+        .errors;
+  };
+  CHECK_MESSAGE(said("text").ends_with("joined name=\"a\\xFF\\u001b\\\"b\"\n"), said("text"));
+  CHECK_MESSAGE(said("json").ends_with("\"name\":\"a\xEF\xBF\xBD\\u001b\\\"b\"}\n"), said("json"));
+}
+
 TEST_CASE("sizes are parsed, or refused with the text") {
   CHECK(*daemon::parse_bytes("4GiB") == std::int64_t{4} << 30);
   CHECK(*daemon::parse_bytes("512MB") == 512'000'000);
@@ -160,4 +211,59 @@ TEST_CASE("a process that is refused memory or a thread says so and ends with 3;
   }
   const Ended other = end_of([] { must_not_throw([] { throw std::runtime_error("something else"); }); });
   CHECK(other.errors.find("something else") != std::string::npos);
+}
+
+TEST_CASE("the last line is one of the log's, after all that was logged") {
+  const Error why{Errc::kAlreadyExists, "listen on \"x\"\nsays the system"};
+  const Ended text = end_of([&] {
+    REQUIRE(daemon::start_log("program", "info", "text"));
+    daemon::log_info("before");
+    _exit(daemon::fail("program", why, daemon::kExitFailure));
+  });
+  CHECK(WEXITSTATUS(text.status) == daemon::kExitFailure);
+  CHECK_MESSAGE(
+      text.errors.ends_with("info: before\nprogram: already exists: listen on \"x\" says the system\n"),
+      text.errors);
+  const Ended json = end_of([&] {
+    REQUIRE(daemon::start_log("program", "off", "json"));
+    _exit(daemon::fail("program", why, daemon::kExitFailure));
+  });
+  CHECK_MESSAGE(
+      json.errors.ends_with(
+          R"("level":"error","event":"ending","cause":"already exists","why":"listen on \"x\"\nsays the system"})"
+          "\n"),
+      json.errors);
+  CHECK(json.errors.starts_with(R"({"time":")"));
+  const Ended refused = end_of([] {
+    REQUIRE(daemon::start_log("program", "info", "json"));
+    must_not_throw([] { throw std::bad_alloc(); });
+  });
+  CHECK_MESSAGE(
+      refused.errors.find(R"("level":"error","event":"ending","why":"out of memory: )") != std::string::npos,
+      refused.errors);
+  CHECK(std::count(refused.errors.begin(), refused.errors.end(), '\n') == 1);
+}
+
+TEST_CASE("what was logged is there after a bug, and a child's lines are there once") {
+  const Ended bug = end_of([] {
+    REQUIRE(daemon::start_log("program", "info", "text"));
+    for (int i = 0; i < 1000; ++i) daemon::log_info("line", {{"i", i}});
+    std::abort();
+  });
+  CHECK(WTERMSIG(bug.status) == SIGABRT);
+  CHECK(bug.errors.ends_with("line i=999\n"));
+  const Ended forked = end_of([] {
+    REQUIRE(daemon::start_log("program", "info", "text"));
+    for (int i = 0; i < 100; ++i) daemon::log_info("of the parent");
+    const pid_t child = fork();
+    if (child == 0) {
+      daemon::log_info("of the child");
+      daemon::flush_log();
+      _exit(0);
+    }
+    waitpid(child, nullptr, 0);
+    daemon::flush_log();
+  });
+  CHECK(std::count(forked.errors.begin(), forked.errors.end(), '\n') == 101);
+  CHECK(forked.errors.find("of the child") != std::string::npos);
 }

@@ -1,14 +1,16 @@
+#include <tilewise/base/limits.h>
+#include <tilewise/base/utf8.h>
 #include <tilewise/config/version.h>
+#include <tilewise/daemon/log.h>
 #include <tilewise/daemon/program.h>
 
 #include <cxxabi.h>
 #include <malloc.h>
 #include <sched.h>
-#include <sys/uio.h>
 #include <unistd.h>
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -46,6 +48,20 @@ std::vector<std::string> with_environment(const CLI::App& app, std::vector<std::
   return all;
 }
 
+// A limit is no limit where it is NaN: no comparison with it is true. Infinite times and sizes overflow what is computed with them.
+void want_finite_numbers(CLI::App& app) {
+  const CLI::Validator finite(
+      [](std::string& value) {
+        const bool ok = std::isfinite(std::strtod(value.c_str(), nullptr));
+        return ok ? std::string() : "'" + value + "' is no finite number";
+      },
+      "");
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_type_name().starts_with("FLOAT")) option->check(finite);
+  }
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) want_finite_numbers(*command);
+}
+
 const char* refused_program = nullptr;
 std::terminate_handler otherwise = nullptr;
 
@@ -56,14 +72,14 @@ const char* refused() {
   try {
     throw;
   } catch (const std::bad_alloc&) {
-    return ": out of memory: the system refused this process host memory, ending. Look at the limit of its "
+    return "out of memory: the system refused this process host memory, ending. Look at the limit of its "
            "address space (ulimit -v), "
-           "at vm.overcommit_memory and vm.max_map_count, and at the memory of its container\n";
+           "at vm.overcommit_memory and vm.max_map_count, and at the memory of its container";
   } catch (const std::system_error& e) {
     if (e.code() != std::errc::resource_unavailable_try_again) return nullptr;
-    return ": out of threads: the system refused this process one more, ending. Look at the limits of "
+    return "out of threads: the system refused this process one more, ending. Look at the limits of "
            "processes and of address space "
-           "(ulimit -u, ulimit -v), at kernel.threads-max, and at the tasks of its container (pids.max)\n";
+           "(ulimit -u, ulimit -v), at kernel.threads-max, and at the tasks of its container (pids.max)";
   } catch (...) {
     return nullptr;
   }
@@ -75,13 +91,20 @@ const char* refused() {
     otherwise();
     std::abort();
   }
-  const auto part = [](const char* text) { return iovec{const_cast<char*>(text), std::strlen(text)}; };
-  const std::array line{part(refused_program), part(why)};
-  (void)!writev(STDERR_FILENO, line.data(), static_cast<int>(line.size()));  // nobody is left to tell
+  log_last_word(refused_program, why);
   _exit(kExitRefused);
 }
 
 }  // namespace
+
+void outlive_readers() {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
+}
+
+void log_hangup() {
+  log_info("SIGHUP does nothing: no option or file is read again, and the log goes to stderr");
+}
 
 void name_refusals(const char* program) {
   refused_program = program;
@@ -128,6 +151,7 @@ std::optional<int> parse(CLI::App& app, int argc, char** argv) {
   app.footer(
       "Every option is also an environment variable (--log-level: TILEWISE_LOG_LEVEL) and a line of the\n"
       "file given with --config (log-level = \"debug\"). The command line wins, then the environment.");
+  want_finite_numbers(app);
   try {
     std::vector<std::string> arguments = with_environment(app, {argv + 1, argv + argc});
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
@@ -145,12 +169,7 @@ std::optional<int> parse(CLI::App& app, int argc, char** argv) {
 }
 
 int fail(const std::string& program, const Error& error, int code) {
-  std::string text = error.message;
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  const std::string line = program + ": " + std::string(name_of(error.code)) + ": " + text + "\n";
-  const ssize_t written =
-      write(STDERR_FILENO, line.data(), line.size());  // one call: one line among other processes'
-  (void)written;                                       // nobody is left to tell
+  log_end(program, error);
   return code;
 }
 
@@ -185,6 +204,17 @@ Status write_address_file(const std::string& path, const std::string& address) {
     unlink(draft.c_str());
     return error(Errc::kIo, "cannot write the address file " + path);
   }
+  return {};
+}
+
+Status check_name(const std::string& option, const std::string& name) {
+  if (name.size() > limits::kMaxNameBytes)
+    return error(Errc::kInvalidArgument, option + ": a name of " + std::to_string(name.size()) +
+                                             " bytes, at most " + std::to_string(limits::kMaxNameBytes) +
+                                             " are possible");
+  if (!is_printable(name))
+    return error(Errc::kInvalidArgument,
+                 option + " '" + printable(name) + "': a name is UTF-8 without control characters");
   return {};
 }
 

@@ -234,7 +234,7 @@ Status EventLoop::on_signals(std::function<void(int)> fn) {
   if (impl_->signals) return error(Errc::kAlreadyExists, "signals are handled by this loop already");
   auto signals = std::make_unique<asio::signal_set>(impl_->io);
   error_code ec;
-  for (int signal : {SIGTERM, SIGINT}) {
+  for (int signal : {SIGTERM, SIGINT, SIGHUP}) {  // in place of UCX's handler of the last
     signals->add(signal, ec);
     if (ec) return error(Errc::kIo, "handle signals: " + ec.message());
   }

@@ -1,9 +1,11 @@
 // Joining: who may, what they are told about the others, and what the others are told about them.
+#include <tilewise/base/utf8.h>
+
+#include <algorithm>
+
 #include "handlers.h"
 #include "layers.h"
 #include "outbox.h"
-
-#include <algorithm>
 
 namespace tilewise::scheduler {
 namespace {
@@ -22,6 +24,10 @@ Status check_limits(const State& s, const msg::Join& join) {
   if (too_long(join.name) || too_long(join.software_version) || too_long(join.host_id)) {
     return error(Errc::kLimitExceeded,
                  "name, version or host id longer than " + std::to_string(limits::kMaxNameBytes) + " bytes");
+  }
+  if (!is_printable(join.name) || !is_printable(join.software_version) || !is_printable(join.host_id)) {
+    return error(Errc::kInvalidArgument, "the name, version or host id '" + printable(join.name) +
+                                             "' has control characters or is no UTF-8");
   }
   if (join.lease_ns < 0 || join.lease_ns > kMaxLeaseNs) {
     return error(Errc::kInvalidArgument, "a lease of " + std::to_string(join.lease_ns) + " ns; from 0 to " +
@@ -53,6 +59,11 @@ Status check_limits(const State& s, const msg::Join& join) {
         too_long(device.numeric_class) || too_long(device.gpu)) {
       return error(Errc::kInvalidArgument,
                    "device " + std::to_string(i) + " has no name or texts that are too long");
+    }
+    if (!is_printable(device.name) || !is_printable(device.model)) {
+      return error(Errc::kInvalidArgument,
+                   "device '" + printable(device.name) +
+                       "' has control characters or what is no UTF-8 in its name or model");
     }
     if (device.kind > place::kCudaKind || device.memory_bytes < 0 || device.memory_bytes > kMaxMemoryBytes ||
         device.spill_bytes < 0 || device.spill_bytes > kMaxMemoryBytes || device.pinned_bytes < 0 ||

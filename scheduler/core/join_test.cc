@@ -71,6 +71,19 @@ TEST_CASE("who may not join") {
     join.devices[1].name = join.devices[0].name;
     CHECK(w.join(2, join).refused.code == Errc::kAlreadyExists);
   }
+  SUBCASE("names that a terminal or JSON cannot show") {
+    CHECK(w.join(2, w.worker(1,
+                             "gr\xC3\xBC\xC3\x9F"
+                             "e"))
+              .refused.ok());
+    std::uint32_t link = 3;
+    for (const char* name : {"\x1B[2J", "\xFF", "a\nb"}) {
+      CHECK(w.join(link++, w.worker(1, name)).refused.code == Errc::kInvalidArgument);
+      auto join = w.worker(1);
+      join.devices[0].name = name;
+      CHECK(w.join(link++, join).refused.code == Errc::kInvalidArgument);
+    }
+  }
   SUBCASE("impossible devices") {
     auto join = w.worker(1);
     join.devices[0].memory_bytes = -1;

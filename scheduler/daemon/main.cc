@@ -71,7 +71,8 @@ Result<dashboard::Options> dashboard_options(const Settings& settings, const con
 // Peers are told first, by links that close: a process whose thread waits for a dead disk is not gone before the kernel lets go of it.
 void shut_all_links() {
   const auto highest = static_cast<int>(std::min<long>(sysconf(_SC_OPEN_MAX), 1 << 20));
-  for (int fd = 0; fd < highest; ++fd) (void)::shutdown(fd, SHUT_RDWR);  // of what is no socket: refused
+  for (int fd = STDERR_FILENO + 1; fd < highest; ++fd)
+    (void)::shutdown(fd, SHUT_RDWR);  // of what is no socket: refused
 }
 
 std::unique_ptr<scheduler::DiskWatch> watch_disk(const Settings& settings) {
@@ -119,6 +120,9 @@ int serve(const Settings& settings) {
   // A token made up at this start is known to nobody: an address for other hosts needs one that somebody chose.
   if (Status ok = net::check_exposure(*listen, token && token->chosen); !ok) return usage(ok.error());
   if (!token) return failure(token.error());
+  if (!token->chosen)
+    daemon::log(common.token_file.empty() ? daemon::LogLevel::kInfo : daemon::LogLevel::kWarn,
+                "there was no token, a new one was made", {{"file", token->source}});
 
   auto loop =
       net::EventLoop::create({.spin_ns = daemon::usable_cores(common.cores) > 2 ? 20 * kMicrosecond : 0});
@@ -189,6 +193,7 @@ int serve(const Settings& settings) {
   const auto address = daemon::advertised(common.advertise, (*server)->address());
   if (!address) return usage(address.error());
   const Status signals = (*loop)->on_signals([&](int signal) {
+    if (signal == SIGHUP) return daemon::log_hangup();
     daemon::log_info("ending", {{"signal", strsignal(signal)}});
     (*loop)->stop();
   });
@@ -214,6 +219,7 @@ int serve(const Settings& settings) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  daemon::outlive_readers();
   daemon::name_refusals("tilewise-scheduler");
   Settings settings;
   settings.common.listen = "127.0.0.1:7420";

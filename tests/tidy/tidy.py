@@ -20,7 +20,7 @@ ARROWS = {
     "proto/codec": "msg ir base",
     "proto/net": "base",
     "proto/courier": "net codec msg ir base",
-    "proto/json": "",
+    "proto/json": "base",
     "object_store/device": "base",
     "object_store/alloc": "base",
     "object_store/store": "alloc device base",

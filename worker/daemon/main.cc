@@ -30,6 +30,7 @@ constexpr auto kEndTime =
     std::chrono::milliseconds(1'500);  // for kernels under way, after which nobody waits for them
 // With a device that has failed for good. Its worker is gone within 1 s, whatever the driver or its own loop is busy with.
 constexpr auto kBrokenTime = std::chrono::milliseconds(500);
+constexpr auto kLastWordTime = std::chrono::milliseconds(150);
 
 struct Settings {
   daemon::CommonOptions common;
@@ -70,6 +71,7 @@ Result<Setup> check(const Settings& settings) {
     return error(Errc::kInvalidArgument,
                  "which scheduler? Give --scheduler HOST:PORT or set TILEWISE_SCHEDULER");
   }
+  TW_TRY(daemon::check_name("--name", settings.name));
   TW_ASSIGN(setup.options.scheduler, net::Address::parse(settings.scheduler));
   TW_ASSIGN(const net::Address listen, net::Address::parse(settings.common.listen));
   const auto token = config::find_token(settings.common.token_file, false);
@@ -124,12 +126,11 @@ Result<Setup> check(const Settings& settings) {
 }
 
 // A kernel of minutes must not keep a process that was told to end, nor a driver that never returns one that has to. It may be main()
-// that has ended by then, and the log with it.
+// that has ended by then.
 void end_in_time(int code, std::chrono::milliseconds time) {
   std::thread([code, time] {
     std::this_thread::sleep_for(time);
-    constexpr std::string_view kText = "tilewise-worker: kernels still running, ending without them\n";
-    (void)!write(STDERR_FILENO, kText.data(), kText.size());
+    daemon::log_last_word("tilewise-worker", "kernels still running, ending without them", kLastWordTime);
     _exit(code);
   }).detach();
 }
@@ -207,6 +208,7 @@ int work(const Settings& settings) {
   if (!loop) return failure(loop.error());
   Status outcome;
   const Status signals = (*loop)->on_signals([&](int signal) {
+    if (signal == SIGHUP) return daemon::log_hangup();
     daemon::log_info("ending", {{"signal", strsignal(signal)}});
     (*loop)->stop();
   });
@@ -232,7 +234,7 @@ int work(const Settings& settings) {
   const int code = outcome ? daemon::kExitOk : failure(outcome.error());
   end_in_time(code, kEndTime);
   worker->reset();
-  daemon::log_info("ended");
+  if (outcome) daemon::log_info("ended");
   daemon::never_destroy(std::move(*loop));
   return code;
 }
@@ -240,6 +242,7 @@ int work(const Settings& settings) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  daemon::outlive_readers();
   daemon::name_refusals("tilewise-worker");
   transfer::UcxEngine::prepare_process();
   Settings s;

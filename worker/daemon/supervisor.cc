@@ -31,7 +31,7 @@ constexpr milliseconds kKilled{
     1'000};  // a process that is killed is gone sooner, unless a disk holds it in the kernel
 // Until then somebody else has declared it lost; one that does come round ends by itself when it hears of that.
 constexpr TimeNs kSilences = 3;
-constexpr int kPassedOn[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+constexpr int kPassedOn[] = {SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2};
 
 // Blocked to our end, so that none comes between two looks at them, or after the last: our exit code is the worker's. What was ignored
 // when we were started stays so for the worker.
@@ -41,15 +41,17 @@ class Signals {
     sigemptyset(&ours_);
     for (const int signal : kPassedOn) sigaddset(&ours_, signal);
     sigaddset(&ours_, SIGCHLD);
+    sigaddset(&ours_, SIGHUP);
     sigprocmask(SIG_BLOCK, &ours_, &before_);
     std::signal(SIGCHLD, SIG_DFL);  // whoever ignores it has no children to wait for
   }
   void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  // The next one, or none in time.
+  // The next one, or none in time. A SIGHUP is nobody's.
   std::optional<int> wait(milliseconds time) const {
     const timespec until{time.count() / 1000, (time.count() % 1000) * 1'000'000};
     const int signal = sigtimedwait(&ours_, nullptr, &until);
-    return signal < 0 ? std::nullopt : std::optional(signal);
+    if (signal == SIGHUP) daemon::log_hangup();
+    return signal < 0 || signal == SIGHUP ? std::nullopt : std::optional(signal);
   }
 
  private:
@@ -184,6 +186,7 @@ class Messengers {
     else
       daemon::log_warn("cannot tell the scheduler how its worker ended",
                        {{"worker_id", words.worker.value}, {"why", daemon::to_string(told.error())}});
+    daemon::flush_log();
     _exit(told ? daemon::kExitOk : daemon::kExitFailure);
   }
   // Some are still at it.

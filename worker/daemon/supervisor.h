@@ -25,7 +25,8 @@ struct SupervisorOptions {
 // Runs this very program with the same arguments and `--black-box` (black_box.h) as a child that cannot outlive us: whatever
 // kills us, -9 too, kills it. Returns its exit code, or 128 + the number of the signal that killed it, for us to end with.
 //
-// Signals that ask a process to end or to do something (TERM, INT, HUP, QUIT, USR1, USR2) are passed on to it. With `respawn` it
+// Signals that ask a process to end or to do something (TERM, INT, QUIT, USR1, USR2) are passed on to it; a
+// HUP only makes us say that it does nothing. With `respawn` it
 // is started again unless it ended with 0 (the cluster was shut down, or somebody asked it to end), with 2 (bad options), or
 // because of a signal that was passed on: at once, after repeated ends later and later, up to 5 s.
 //
@@ -35,8 +36,8 @@ struct SupervisorOptions {
 // While the scheduler is away, last words are kept for it: without `respawn` we end only when it has taken them, when `offer` gives up, or at
 // the first signal. Another worker is started meanwhile as ever.
 //
-// Costs: a process that sleeps, and looks around once a second, in which nothing is started; no thread, no clock of the worker's. To be
-// called before anything starts a thread.
+// Costs: a process that sleeps, and looks around once a second, in which nothing is started; no thread but the log's, no clock of the
+// worker's. To be called before anything else starts a thread.
 int supervise(int argc, char** argv, const SupervisorOptions& options);
 
 }  // namespace tilewise::worker

@@ -6,7 +6,7 @@
 
 namespace tilewise {
 
-// A JSON string with its quotes. Bytes that are not UTF-8 are the caller's business.
+// A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
 std::string json_quote(std::string_view text);
 
 // A JSON number; null for what is none.

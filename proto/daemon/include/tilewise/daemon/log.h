@@ -1,8 +1,13 @@
 // What a daemon says: one line an event on stderr, with fields, for people (text) or machines (json). Through spdlog,
 // which stays behind log.cc. Libraries do not log; they return values. Any thread.
+//
+// Nobody waits for whoever reads stderr: lines queue (1 MiB) for a thread that writes them. What finds no room, or cannot be written, is
+// counted, and a line says how many are missing. A process that ends waits for the queue for up to kLastPatience; what ends it without
+// asking (SIGKILL, SIGSEGV, _exit) may take the last lines with it. A child made by fork() has an empty queue and a thread of its own.
 #pragma once
 #include <tilewise/base/result.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -23,6 +28,8 @@ struct Field {
   std::string_view key;
   std::string value;
 };
+
+constexpr std::chrono::milliseconds kLastPatience{1'000};
 
 // Once, in main(). `level`: debug, info, warn, error or off; `format`: text or json. kInvalidArgument for others.
 Status start_log(std::string_view program, std::string_view level, std::string_view format);
@@ -45,6 +52,18 @@ inline void log_warn(std::string_view event, std::initializer_list<Field> f = {}
 inline void log_error(std::string_view event, std::initializer_list<Field> f = {}) {
   log(LogLevel::kError, event, f);
 }
+
+// Until what was logged is written, or for so long: before _exit(), which asks nobody. No lock, no memory; in signal handlers too.
+// Once that was in vain, nobody waits again.
+void flush_log(std::chrono::milliseconds patience = kLastPatience) noexcept;
+
+// Why the program ends, whatever the level: "program: kind: text", or a line of level error where lines are JSON. Written when it
+// returns, if the reader takes it.
+void log_end(const std::string& program, const Error& why);
+
+// Likewise, with no lock and no memory asked for, and no longer than twice `patience`. `text` needs no quotes in JSON.
+void log_last_word(const char* program, const char* text,
+                   std::chrono::milliseconds patience = kLastPatience) noexcept;
 
 // "kind: text", for fields and for the last line of a program.
 std::string to_string(const Error& error);

@@ -34,10 +34,10 @@ struct CommonOptions {
 void add_common_options(CLI::App& app, CommonOptions& common);
 
 // --help and --version print and give kExitOk; a mistake is one line on stderr and kExitUsage; nothing: go on.
-// Adds --version and --config.
+// Adds --version and --config, and refuses numbers of floating point that are not finite.
 std::optional<int> parse(CLI::App& app, int argc, char** argv);
 
-// One line on stderr: "program: text". Returns `code`.
+// One line on stderr (log_end). Returns `code`.
 int fail(const std::string& program, const Error& error, int code);
 
 // Where nobody answers for host memory or a thread that the system refuses the process (a std::bad_alloc, or a std::system_error of
@@ -45,6 +45,11 @@ int fail(const std::string& program, const Error& error, int code);
 // kExitRefused; no memory is asked for meanwhile. Any other end is as before. For main(); `program` lasts as long as the process,
 // which is why it is no string.
 void name_refusals(const char* program);
+
+// For main() of what serves: whoever read the log may end (SIGPIPE), and so may the terminal (SIGHUP).
+void outlive_readers();
+// What is said where a SIGHUP came.
+void log_hangup();
 
 // Memory of one plan is kept for the next: a thousand ops come and go with each, and without this their pages go back to
 // the system and are faulted in again. For main(): it sets what malloc does in this process.
@@ -66,6 +71,9 @@ template <class T> void never_destroy(std::unique_ptr<T> object) {
   [[maybe_unused]] static T* volatile last = nullptr;  // so that it is no leak
   last = object.release();
 }
+
+// A name that others read on their terminals: at most limits::kMaxNameBytes of printable UTF-8, or kInvalidArgument naming the option.
+Status check_name(const std::string& option, const std::string& name);
 
 // "4GiB", "512MB", "1.5e9", "1024": bytes. kInvalidArgument, kOutOfRange.
 Result<std::int64_t> parse_bytes(std::string_view text);

@@ -90,7 +90,7 @@ class EventLoop {
 
   // kIo for what epoll cannot watch, or watches here already.
   Result<std::unique_ptr<FdWatch>> watch_fd(int fd, Fn on_readable);
-  // SIGTERM and SIGINT come here instead of ending the process. One loop of a process may ask for this, in
+  // SIGTERM, SIGINT and SIGHUP come here instead of ending the process. One loop of a process may ask for this, in
   // main().
   Status on_signals(std::function<void(int signal)> fn);
 
