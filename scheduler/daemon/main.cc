@@ -115,6 +115,11 @@ int serve(const Settings& settings) {
     return usage(ok.error());
   const auto listen = net::Address::parse(common.listen);
   if (!listen) return usage(listen.error());
+  if (Status ok = check_checkpoint_dir(settings); !ok) return usage(ok.error());
+  if (Status ok = plan::check_off(settings.passes_off); !ok) {
+    ok.error().message = "--passes-off: " + ok.error().message;
+    return usage(ok.error());
+  }
   const auto token = config::find_token(common.token_file, net::is_loopback(*listen));
   if (!token && net::is_loopback(*listen)) return failure(token.error());
   // A token made up at this start is known to nobody: an address for other hosts needs one that somebody chose.
@@ -127,11 +132,6 @@ int serve(const Settings& settings) {
   auto loop =
       net::EventLoop::create({.spin_ns = daemon::usable_cores(common.cores) > 2 ? 20 * kMicrosecond : 0});
   if (!loop) return failure(loop.error());
-  if (Status ok = check_checkpoint_dir(settings); !ok) return usage(ok.error());
-  if (Status ok = plan::check_off(settings.passes_off); !ok) {
-    ok.error().message = "--passes-off: " + ok.error().message;
-    return usage(ok.error());
-  }
   if (settings.state_dir.empty())
     daemon::log_warn("no state is kept", {{"why", "sessions and what they hold end with this process"},
                                           {"option", "--state-dir"}});
