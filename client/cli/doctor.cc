@@ -258,6 +258,8 @@ int doctor(const DoctorOptions& options) {
   check_ucx_build(report);
   check_memfd(report);
   check_huge_pages(report);
+  report.add(look_at_memory(""));
+  report.add(look_at_cores(""));
   check_limits(report);
   check_cuda(report);
   report.add(look_at_gpudirect("/proc", "/sys"));

@@ -1,9 +1,9 @@
+#include <tilewise/config/allowance.h>
 #include <tilewise/config/version.h>
 #include <tilewise/daemon/program.h>
 
 #include <cxxabi.h>
 #include <malloc.h>
-#include <sched.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include <algorithm>
@@ -154,13 +154,7 @@ int fail(const std::string& program, const Error& error, int code) {
   return code;
 }
 
-int usable_cores(int asked) {
-  if (asked > 0) return asked;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
+int usable_cores(int asked) { return asked > 0 ? asked : config::core_allowance().cores; }
 
 Result<net::Address> advertised(const std::string& advertise, const net::Address& actual) {
   if (!advertise.empty()) {

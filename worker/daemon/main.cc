@@ -1,4 +1,5 @@
 // tilewise-worker: one or more on every host of a cluster.
+#include <tilewise/config/allowance.h>
 #include <tilewise/config/token.h>
 #include <tilewise/config/version.h>
 #include <tilewise/daemon/log.h>
@@ -181,12 +182,15 @@ int work(const Settings& settings) {
   for (const std::string& path : settings.plugins) {
     if (Status ok = plugins.load(path); !ok) return usage(ok.error());
   }
+  const config::Allowance room = config::memory_allowance().now;
+  setup->plan.room = room;
   auto devices = worker::make_devices(setup->names, setup->plan);
   if (!devices) return failure(devices.error());
-  if (const std::int64_t asked = worker::host_bytes(*devices), there = worker::memory_of_host();
-      asked > there)
-    daemon::log_warn("more memory than this host has: no block leaves it before the system itself runs out",
-                     {{"bytes", asked}, {"of_host", there}, {"option", "--memory"}});
+  if (const std::int64_t asked = worker::host_bytes(*devices); asked > room.bytes)
+    daemon::log_warn(
+        "more memory than can be had: before any block leaves it the system may kill this worker for want of "
+        "it",
+        {{"bytes", asked}, {"can_be_had", room.bytes}, {"limit", room.by}, {"option", "--memory"}});
   std::unique_ptr<worker::BlackBox> black_box;
   if (settings.black_box >= 0) {
     auto opened = worker::BlackBox::open(settings.black_box);
@@ -250,7 +254,8 @@ int main(int argc, char** argv) {
   app.add_option("--devices", s.devices, "host:0-3, host:4, cuda:0-1, cuda:all; several with commas")
       ->capture_default_str();
   app.add_option("--memory", s.memory,
-                 "Memory of each device, e.g. 4GiB; default: 60 % of what is free, shared");
+                 "Memory of each device, e.g. 4GiB; default: 60 % of what the host and its control groups "
+                 "have free, shared");
   app.add_option("--spill-dir", s.spill_dir,
                  "Directory on a local disk for blocks that memory has no room for; default: none");
   app.add_option("--spill-limit", s.spill_limit,

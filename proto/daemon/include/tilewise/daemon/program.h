@@ -50,7 +50,7 @@ void name_refusals(const char* program);
 // the system and are faulted in again. For main(): it sets what malloc does in this process.
 void keep_freed_memory();
 
-// The cores that this process may use (affinity), or `asked` where that is above 0.
+// The cores that this process may use (affinity, and the quota of its control groups), or `asked` where that is above 0.
 int usable_cores(int asked);
 
 // What others should connect to: `advertise` (a port 0 or none there: the actual one), else the actual address. An
