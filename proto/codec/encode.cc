@@ -365,6 +365,7 @@ struct WriteMessage {
     s.setDiskFull(m.disk_full);
     s.setPinnedLimit(m.pinned_limit), s.setPinnedUsed(m.pinned_used);
   }
+    write_outcome(m.refused, [&] { return s.initRefused(); });
   void operator()(const msg::Submit& m) { write(b.initSubmit(), m); }
   void operator()(const msg::Explain& m) {
     auto e = b.initExplain();

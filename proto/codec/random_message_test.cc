@@ -261,7 +261,8 @@ struct Gen {
   }
   void fill(msg::TaskFailed& m) { m = {id<OpId>(), id<DeviceId>(), i64(), outcome()}; }
   void fill(msg::Stuck& m) {
-    m = {id<GraphId>(), id<OpId>(), id<DeviceId>(), i64(), i64(), i64(), i64(), flag(), i64(), i64()};
+    m = {id<GraphId>(), id<OpId>(), id<DeviceId>(), i64(), i64(),    i64(),
+         i64(),         flag(),     i64(),          i64(), outcome()};
   }
   void fill(msg::Submit& m) {
     m = {u64(),

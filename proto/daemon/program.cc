@@ -4,6 +4,7 @@
 
 #include <cxxabi.h>
 #include <malloc.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include <algorithm>
@@ -86,6 +87,16 @@ const char* refused() {
 void name_refusals(const char* program) {
   refused_program = program;
   otherwise = std::set_terminate(on_terminate);
+}
+
+void raise_file_limit() {
+  constexpr rlim_t kMost = 1 << 20;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t wanted = std::min(limit.rlim_max, kMost);
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = wanted;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);  // where it may not be, the soft limit stays
 }
 
 void keep_freed_memory() {

@@ -169,6 +169,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
             if (e.ok) device.arena.add_slab(e.bytes);
             if (e.ok) device.slab_tries = 0;
             device.last_change = now;
+            device.refusal = e.ok ? Error{} : e.why;
             device.memory_freed = true;
           }
         },

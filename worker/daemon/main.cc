@@ -247,6 +247,7 @@ int main(int argc, char** argv) {
   daemon::name_refusals("tilewise-worker");
   transfer::UcxEngine::prepare_process();
   Settings s;
+  daemon::raise_file_limit();
   s.devices = "host:0";
   CLI::App app("A worker of a Tilewise cluster: devices, their memory and what runs on them", kName);
   daemon::add_common_options(app, s.common);

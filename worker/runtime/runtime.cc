@@ -599,7 +599,9 @@ void Runtime::perform() {
       local.slabs.push_back(*slab);
       service_->slab_added(local.id, static_cast<std::uint32_t>(local.slabs.size() - 1), *slab);
     }
-    post(SlabAdded{want.device, want.bytes, slab.has_value(), slab && !slab->ipc_handle.empty()});
+    post(SlabAdded{want.device, want.bytes, slab.has_value(), slab && !slab->ipc_handle.empty(),
+                   slab ? Error{} : slab.error()});
+    if (!slab && options_.on_refused) options_.on_refused(slab.error());
   }
   for (const msg::PeerInfo& peer : actions_.joined) service_->peer_joined(peer);
   for (WorkerId peer : actions_.lost) {

@@ -272,6 +272,7 @@ struct Stuck {
   pinnedLimit @8 :Int64;   # of the worker, where the device may spill there; else 0
   pinnedUsed @9 :Int64;
 }
+  refused @10 :Outcome;    # why the system gives the device no more memory; absent: it was not asked, or gave
 
 # ---- client and scheduler -------------------------------------------------------------------------------------------
 

@@ -2,13 +2,16 @@
 // which stays behind log.cc. Libraries do not log; they return values. Any thread.
 #pragma once
 #include <tilewise/base/result.h>
+#include <tilewise/base/time.h>
 
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 namespace tilewise::daemon {
 
@@ -45,6 +48,24 @@ inline void log_warn(std::string_view event, std::initializer_list<Field> f = {}
 inline void log_error(std::string_view event, std::initializer_list<Field> f = {}) {
   log(LogLevel::kError, event, f);
 }
+
+// For what may come again and again: one in 30 s is worth a line, and how many there were since the last one that was. One thread.
+class Seldom {
+ public:
+  explicit Seldom(TimeNs every_ns = 30 * kSecond) : every_ns_(every_ns) {}
+  // 0: say nothing of this one.
+  std::int64_t count(TimeNs now) {
+    ++since_;
+    if (last_ && now - *last_ < every_ns_) return 0;
+    last_ = now;
+    return std::exchange(since_, 0);
+  }
+
+ private:
+  TimeNs every_ns_;
+  std::optional<TimeNs> last_;
+  std::int64_t since_ = 0;
+};
 
 // "kind: text", for fields and for the last line of a program.
 std::string to_string(const Error& error);

@@ -46,6 +46,10 @@ int fail(const std::string& program, const Error& error, int code);
 // which is why it is no string.
 void name_refusals(const char* program);
 
+// As many open files as the hard limit allows, up to 1,048,576: the soft one (often 1,024) is for programs that use select(). A peer takes a few,
+// a slab of memory one. For main(): children have it too.
+void raise_file_limit();
+
 // Memory of one plan is kept for the next: a thousand ops come and go with each, and without this their pages go back to
 // the system and are faulted in again. For main(): it sets what malloc does in this process.
 void keep_freed_memory();

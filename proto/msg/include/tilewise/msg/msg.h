@@ -147,6 +147,7 @@ struct Stuck {  // nothing can be spilled, nothing is in flight, and the lowest 
   bool disk_full = false;                          // what could make room found none there
   std::int64_t pinned_limit = 0, pinned_used = 0;  // of the worker, where the device may spill there
   friend bool operator==(const Stuck&, const Stuck&) = default;
+  Outcome refused;  // why the system gives the device no more memory, if it does not
 };
 
 // From a supervisor, as a tool: how a worker ended, and what its devices were executing at that moment.

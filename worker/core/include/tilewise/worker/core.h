@@ -154,6 +154,7 @@ struct SlabAdded {
 // A GPU of ours reaches a slab of a peer's. Comes before any message that names the slab.
 struct SlabReached {
   WorkerId peer;
+  Error why = {};     // where it is not ok
   DeviceId from;
   std::uint32_t slab = 0;
   std::uint16_t device = 0;

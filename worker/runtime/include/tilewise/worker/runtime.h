@@ -44,6 +44,8 @@ struct RuntimeOptions {
   // A device has failed for good (Device::health), and the process is to end. From any thread, once. Where this is given, pump() does
   // nothing from then on: what failed is told to nobody, so it is not failed tasks but a lost worker's, to be made again elsewhere.
   std::function<void(const Error&)> on_broken;
+  // The system refused a device memory, or has no file descriptor for it; it is asked again while somebody waits. On the runtime's thread.
+  std::function<void(const Error&)> on_refused;
 };
 
 class Runtime {
