@@ -189,7 +189,7 @@ template <class A> static void fields(A& a, GraphDone& x) { a(x.request, x.outco
 template <class A> static void fields(A& a, DeviceStats& x) {
   a(x.device, x.bytes_used, x.bytes_peak, x.bytes_resident, x.steps_run, x.busy_ns, x.spilled_bytes,
     x.disk_written, x.disk_read, x.blocks_written, x.blocks_read_back, x.pinned_bytes, x.pinned_written,
-    x.pinned_read, x.lodged_bytes, x.lodged_written, x.lodged_read, x.guest_bytes, x.relocated);
+    x.pinned_read, x.lodged_bytes, x.lodged_written, x.lodged_read, x.guest_bytes, x.relocated, x.disk_taken);
 }
 template <class A> static void fields(A& a, ProbedSize& x) { a(x.bytes, x.transfers, x.took_ns, x.lane); }
 template <class A> static void fields(A& a, NeedAccount& x) {

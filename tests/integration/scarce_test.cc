@@ -1,7 +1,11 @@
 // Workers that the system gives less than they ask for.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "harness.h"
 
@@ -18,6 +22,19 @@ std::size_t first_free_descriptor(int pid) {
   while (fs::exists(fs::symlink_status("/proc/" + std::to_string(pid) + "/fd/" + std::to_string(next))))
     ++next;
   return next;
+}
+
+// What files without a name in `folder` take of the disk.
+std::int64_t spilled_on_disk(int pid, const std::string& folder) {
+  std::int64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd")) {
+    std::error_code gone;
+    const std::string target = fs::read_symlink(entry.path(), gone).string();
+    struct stat st {};
+    if (target.starts_with(folder) && ::stat(entry.path().c_str(), &st) == 0)
+      bytes += std::int64_t{st.st_blocks} * 512;
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -48,4 +65,26 @@ TEST_CASE(
   CHECK(cluster.words().find("a device is refused memory") != std::string::npos);
   REQUIRE(prlimit(pid, RLIMIT_NOFILE, &before, nullptr) == 0);
   CHECK(sum(large()).get<double>({.timeout = kPatience}).at(0) == 96.0 * (1 << 20));
+}
+
+TEST_CASE("the disk has back what was spilled when it is of no use any more") {
+  const TempFolder folder;
+  Cluster cluster({.workers = 0});
+  cluster.add_worker(
+      {"--devices", "host:0", "--memory", "64MiB", "--spill-dir", folder.path(), "--spill-limit", "1GiB"});
+  const Session session = cluster.session();
+  REQUIRE(session.wait_for_devices(1, kPatience));
+  const int pid = working(cluster.worker(0).pid());
+  {
+    Array held = session.ones({32, 1 << 20}, {.block = {1, 1 << 20}});  // 256 MiB
+    held.persist().wait({.timeout = kPatience});
+    CHECK(spilled_on_disk(pid, folder.path()) > 150 << 20);
+    CHECK(sum(held).get<double>({.timeout = kPatience}).at(0) == 32.0 * (1 << 20));
+  }
+  bool empty = false;
+  for (int tries = 0; tries < 200 && !empty; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    empty = spilled_on_disk(pid, folder.path()) < 1 << 20;
+  }
+  CHECK(empty);
 }

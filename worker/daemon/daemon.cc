@@ -112,6 +112,10 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
   runtime.trace_records = d.options_.trace_records;
   runtime.black_box = d.options_.black_box;
   runtime.on_broken = d.options_.on_broken;
+  runtime.on_disk_full = [directory = d.options_.spill.directory](const Error& why) {
+    daemon::log_warn("the spill disk is full: blocks stay in memory",
+                     {{"directory", directory}, {"why", to_string(why)}});
+  };
   runtime.on_refused = [seldom = daemon::Seldom()](const Error& why) mutable {
     if (const std::int64_t times = seldom.count(monotonic_now()); times > 0)
       daemon::log_warn("a device is refused memory", {{"why", to_string(why)}, {"times", times}});
@@ -137,6 +141,12 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
     daemon::log_info(
         "disk below memory",
         {{"directory", file->directory()}, {"bytes", file->limit_bytes()}, {"direct", file->direct()}});
+    if (file->limit_bytes() > file->free_at_start())
+      daemon::log_warn("the spill disk has less free than may be taken of it",
+                       {{"directory", file->directory()},
+                        {"bytes", file->limit_bytes()},
+                        {"free", file->free_at_start()},
+                        {"option", "--spill-limit"}});
     TW_TRY(d.runtime_->use_disk(std::move(file)));
   }
   if (d.options_.pinned_bytes > 0) {
