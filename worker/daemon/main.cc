@@ -91,6 +91,8 @@ Result<Setup> check(const Settings& settings) {
   setup.plan.cores = daemon::usable_cores(settings.common.cores);
   if (!settings.memory.empty()) {
     TW_ASSIGN(setup.plan.memory_bytes, daemon::parse_bytes(settings.memory));
+    if (setup.plan.memory_bytes < worker::kLeastMemory)
+      return error(Errc::kInvalidArgument, "--memory " + settings.memory + ": 1MiB of each device at least");
   }
   setup.options.spill.directory = settings.spill_dir;
   if (!settings.spill_limit.empty()) {
@@ -245,9 +247,9 @@ int work(const Settings& settings) {
 
 int main(int argc, char** argv) {
   daemon::name_refusals("tilewise-worker");
+  daemon::raise_file_limit();
   transfer::UcxEngine::prepare_process();
   Settings s;
-  daemon::raise_file_limit();
   s.devices = "host:0";
   CLI::App app("A worker of a Tilewise cluster: devices, their memory and what runs on them", kName);
   daemon::add_common_options(app, s.common);
