@@ -106,10 +106,14 @@ void check_huge_pages(Report& report) {
 void check_limits(Report& report) {
   struct rlimit limit {};
   getrlimit(RLIMIT_NOFILE, &limit);
-  const std::string files =
-      std::to_string(limit.rlim_cur) + " open files (hard limit " + std::to_string(limit.rlim_max) + ")";
-  if (limit.rlim_cur < 1024)
-    report.warn("nofile", files + ": a scheduler needs one a peer, a worker a few a peer");
+  const std::string files = std::to_string(limit.rlim_max) +
+                            " open files (the hard limit, which workers and schedulers take; soft " +
+                            std::to_string(limit.rlim_cur) + ")";
+  if (limit.rlim_max < 4096)
+    report.warn("nofile",
+                files +
+                    ": a scheduler needs one a peer, a worker a few a peer and one a slab of memory; "
+                    "raise it with ulimit -Hn, LimitNOFILE or --ulimit nofile");
   else
     report.ok("nofile", files);
   getrlimit(RLIMIT_MEMLOCK, &limit);
@@ -260,6 +264,8 @@ int doctor(const DoctorOptions& options) {
   check_ucx_build(report);
   check_memfd(report);
   check_huge_pages(report);
+  report.add(look_at_memory(""));
+  report.add(look_at_cores(""));
   check_limits(report);
   check_cuda(report);
   report.add(look_at_gpudirect("/proc", "/sys"));

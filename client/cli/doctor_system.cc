@@ -1,5 +1,7 @@
 #include "doctor_system.h"
 
+#include <tilewise/base/text.h>
+#include <tilewise/config/allowance.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -74,6 +76,26 @@ Finding look_at_gpudirect(const std::string& proc, const std::string& sys) {
       "for dmabuf " +
           std::string(open ? "Linux is too old (" + release + ", from 5.12 on)"
                            : "the driver is not of NVIDIA's open kernel modules")};
+}
+
+Finding look_at_memory(const std::string& root) {
+  const config::MemoryAllowance memory = config::memory_allowance(root);
+  const std::string now = bytes_text(memory.now.bytes) + " can be had now, by " + memory.now.by +
+                          ", and a worker takes 60 % of it by default";
+  if (!memory.limited()) return {Verdict::kOk, "memory", now};
+  return {Verdict::kWarn, "memory",
+          memory.at_most.by + " limits it to " + bytes_text(memory.at_most.bytes) + ": " + now +
+              "; the kernel ends a worker that is given more (--memory), and two of them share by hand"};
+}
+
+Finding look_at_cores(const std::string& root) {
+  const config::CoreAllowance cores = config::core_allowance(root);
+  std::string text = std::to_string(cores.cores) + " by default (--cores), of " +
+                     std::to_string(cores.affinity) + " that threads may run on";
+  if (cores.quota == 0 || cores.quota >= cores.affinity) return {Verdict::kOk, "cores", text};
+  append(text, "; %s has them stand still when they have used %.2f cores' time", cores.quota_by.c_str(),
+         cores.quota);
+  return {Verdict::kWarn, "cores", text};
 }
 
 std::optional<bool> has_assertions(std::string_view text) {

@@ -18,6 +18,10 @@ std::vector<Finding> look_at_namespaces(const std::string& proc);
 // What a network card needs to reach a GPU's memory by itself (GPUDirect RDMA): nvidia_peermem, or dmabuf with NVIDIA's open modules.
 Finding look_at_gpudirect(const std::string& proc, const std::string& sys);
 
+// What workers' defaults of --memory and --cores go by; `root` stands before /proc and /sys.
+Finding look_at_memory(const std::string& root);
+Finding look_at_cores(const std::string& root);
+
 // `text` is what `ucx_info -b` prints; nothing if it does not say.
 std::optional<bool> has_assertions(std::string_view text);
 // The library's file among this process's mappings, `maps` being /proc/self/maps; empty: it is not loaded.

@@ -85,6 +85,29 @@ TEST_CASE("what GPUDirect needs: a driver, a card, and one of two ways between t
   CHECK(says(found, "nvidia_peermem"));
 }
 
+TEST_CASE("which limit of memory and of cores counts") {
+  System s;
+  const std::string root = s.folder.path();
+  s.write(s.proc + "/meminfo", "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n");
+  Finding found = look_at_memory(root);
+  CHECK(found.verdict == Verdict::kOk);
+  CHECK(says(found, "4.0 GiB can be had now, by the host"));
+  CHECK(look_at_cores(root).verdict == Verdict::kOk);
+  s.write(s.proc + "/self/cgroup", "0::/job\n");
+  s.write(s.proc + "/self/mountinfo", "31 22 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  s.write(s.sys + "/fs/cgroup/job/memory.max", std::to_string(1 << 30));
+  s.write(s.sys + "/fs/cgroup/job/memory.current", std::to_string(1 << 29));
+  s.write(s.sys + "/fs/cgroup/job/cpu.max", "50000 100000\n");
+  found = look_at_memory(root);
+  CHECK(found.verdict == Verdict::kWarn);
+  CHECK(says(found, "/sys/fs/cgroup/job/memory.max limits it to 1.0 GiB"));
+  CHECK(says(found, "512.0 MiB can be had now"));
+  found = look_at_cores(root);
+  CHECK(found.verdict == Verdict::kWarn);
+  CHECK(says(found, "1 by default"));
+  CHECK(says(found, "cpu.max has them stand still when they have used 0.50 cores' time"));
+}
+
 TEST_CASE("a UCX with assertions says so in its list of settings") {
   CHECK(has_assertions("#define ENABLE_ASSERT             1\n#define ENABLE_MT 1\n") == true);
   CHECK(has_assertions("#define ENABLE_ASSERT             0\n") == false);

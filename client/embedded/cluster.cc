@@ -1,5 +1,6 @@
 #include <tilewise/embedded/cluster.h>
 
+#include <tilewise/config/allowance.h>
 #include <tilewise/device/cuda.h>
 #include <tilewise/msg/cases.h>
 #include <tilewise/net/event_loop.h>
@@ -8,8 +9,6 @@
 #include <tilewise/worker/local_lane.h>
 #include <tilewise/worker/runtime.h>
 
-#include <sched.h>
-#include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -23,17 +22,6 @@ namespace tilewise::embedded {
 namespace {
 
 const Error kNotSent{Errc::kNotFound, "the sender does not send it"};
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
-std::int64_t free_memory() {
-  return static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-}
 
 constexpr std::uint32_t kFirstClientConn = 1'000'000;
 
@@ -127,7 +115,7 @@ class Impl final : public std::enable_shared_from_this<Impl> {
     if (options_.workers_a_host == 0) return "self";
     return "host-" + std::to_string(worker / static_cast<std::size_t>(options_.workers_a_host));
   }
-  TimeNs spin_ns() const { return options_.spin_ns.value_or(usable_cores() >= 4 ? 50'000 : 0); }
+  TimeNs spin_ns() const { return options_.spin_ns.value_or(usable_cores_ >= 4 ? 50'000 : 0); }
   bool turn();
   void route(scheduler::Action& action);
   void to_worker(std::size_t index, msg::Message& message);
@@ -140,6 +128,7 @@ class Impl final : public std::enable_shared_from_this<Impl> {
   void tell(const std::function<void()>& put);
 
   ClusterOptions options_;
+  const int usable_cores_ = config::core_allowance().cores;
   kernels::PluginTable plugins_;
   std::unique_ptr<net::EventLoop> loop_;
   scheduler::Core scheduler_;
@@ -185,12 +174,12 @@ Result<std::vector<std::unique_ptr<device::Device>>> Impl::make_devices(int work
       devices.push_back(std::move(device));
     }
   }
-  const int cores = options_.cores > 0 ? options_.cores : usable_cores();
+  const int cores = options_.cores > 0 ? options_.cores : usable_cores_;
   int hosts = options_.host_devices;
   if (hosts == 0 && devices.empty()) hosts = std::max(1, cores / options_.workers);
-  const std::int64_t memory = options_.memory_bytes > 0
-                                  ? options_.memory_bytes
-                                  : free_memory() / 10 * 6 / std::max(1, hosts * options_.workers);
+  const std::int64_t memory = options_.memory_bytes > 0 ? options_.memory_bytes
+                                                        : config::memory_allowance().now.bytes / 10 * 6 /
+                                                              std::max(1, hosts * options_.workers);
   for (int i = 0; i < hosts; ++i) {
     device::HostOptions host;
     host.ordinal = i;

@@ -29,6 +29,23 @@ TimeNs cpu_time() {
 
 }  // namespace
 
+TEST_CASE("a slab for which there is no file descriptor is not one for which there is no memory") {
+  auto device = small(1);
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const int next = dup(0);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(next);
+  close(next);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const auto refused = device->add_slab(1 << 20);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+  REQUIRE(!refused);
+  CHECK(refused.error().code == Errc::kLimitExceeded);
+  CHECK(refused.error().message.find("Too many open files") != std::string::npos);
+  CHECK(device->add_slab(1 << 20));
+}
+
 TEST_CASE("a slab can be mapped by others and never changes its size") {
   auto device = small(1);
   auto slab = device->add_slab(1 << 20);

@@ -51,7 +51,10 @@ void* map_aligned(int fd, std::size_t bytes) {
 
 Result<Slab> map_shared(const std::string& name, std::int64_t bytes, bool huge_pages) {
   const auto refused = [](const char* call, int code) {
-    return error(Errc::kOutOfMemory, std::string(call) + ": " + std::strerror(code));
+    const bool descriptors = code == EMFILE || code == ENFILE;
+    return error(descriptors ? Errc::kLimitExceeded : Errc::kOutOfMemory,
+                 std::string(call) + ": " + std::strerror(code) +
+                     (descriptors ? " (file descriptors: raise the hard limit, ulimit -n)" : ""));
   };
   const int fd = memfd_create(("tilewise " + name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return refused("memfd_create", errno);

@@ -12,7 +12,8 @@ class HostMemory {
   HostMemory(std::string name, std::int64_t limit_bytes, bool huge_pages, bool prefault);
   ~HostMemory();
 
-  // kInvalidArgument for a size below one, kOutOfMemory past the limit or when the system has no more. The size is
+  // kInvalidArgument for a size below one, kOutOfMemory past the limit or when the system has no more, kLimitExceeded
+  // where it has no file descriptor. The size is
   // rounded up to whole pages in the mapping, not in the result.
   Result<Slab> add(std::int64_t bytes);
   std::int64_t bytes() const { return bytes_; }

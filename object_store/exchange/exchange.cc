@@ -72,7 +72,10 @@ Result<std::vector<std::string>> Exchange::listen() {
     TW_ASSIGN(auto listener, net::Listener::open(
                                  me.loop, address, options,
                                  [&me](std::unique_ptr<net::Link> link) { me.accepted(std::move(link)); },
-                                 [&me](const Error&, const std::string&) { ++me.counters.rejected; }));
+                                 [&me](const Error& why, const std::string& peer) {
+                                   ++me.counters.rejected;
+                                   if (peer.empty() && me.callbacks.on_deaf) me.callbacks.on_deaf(why);
+                                 }));
     net::Address ours = listener->address();
     if (!is_unix(ours) && !me.options.advertise.empty()) ours.host = me.options.advertise;
     (is_unix(ours) ? unix_addresses : tcp_addresses).push_back(ours.to_string());

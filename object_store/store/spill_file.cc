@@ -1,12 +1,15 @@
+#include <tilewise/base/text.h>
 #include <tilewise/store/spill_file.h>
 
 #include <fcntl.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -17,6 +20,10 @@ namespace {
 constexpr std::int64_t kBounce = 1 << 20;  // of each thread, for memory that direct I/O cannot take
 constexpr std::int64_t kCall = 16 << 20;   // at most in one system call
 constexpr std::size_t kAlignment = 512;    // of memory for direct I/O
+// What is vacated is mostly written again soon, while the file is in use; and its blocks would have to be found on the disk again.
+constexpr TimeNs kQuiet = 1 * kSecond;
+constexpr std::int64_t kMuch = 256 << 20;
+constexpr std::int64_t kHole = 1 << 30;  // at most in one system call
 
 // Without a name from the start, or where the file system does not know such files, from at once.
 int open_nameless(const std::string& directory, int flags) {
@@ -51,6 +58,10 @@ bool takes_direct(int fd) {
   return ftruncate(fd, 0) == 0 && ok;
 }
 
+bool makes_holes(int fd) {
+  return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, SpillFile::kPage) == 0;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<SpillFile>> SpillFile::open(const SpillOptions& options) {
@@ -76,13 +87,21 @@ Result<std::unique_ptr<SpillFile>> SpillFile::open(const SpillOptions& options) 
     if (fd < 0) return file_error(errno, name, "cannot be made");
     data.emplace(File::adopt(name, fd));
   }
-  std::unique_ptr<SpillFile> file(new SpillFile(directory, std::move(*data), direct, limit));
+  std::unique_ptr<SpillFile> file(
+      new SpillFile(directory, std::move(*data), direct, limit, free_bytes, options));
   for (int i = 0; i < options.threads; ++i) file->threads_.emplace_back([f = file.get(), i] { f->work(i); });
   return file;
 }
 
-SpillFile::SpillFile(std::string directory, File file, bool direct, std::int64_t limit)
-    : directory_(std::move(directory)), file_(std::move(file)), direct_(direct), limit_(limit) {}
+SpillFile::SpillFile(std::string directory, File file, bool direct, std::int64_t limit,
+                     std::int64_t free_at_start, const SpillOptions& options)
+    : directory_(std::move(directory)),
+      file_(std::move(file)),
+      direct_(direct),
+      limit_(limit),
+      free_at_start_(free_at_start),
+      holes_(options.holes && makes_holes(file_.fd())),
+      running_(static_cast<std::size_t>(options.threads)) {}
 
 SpillFile::~SpillFile() {
   {
@@ -105,26 +124,156 @@ void SpillFile::read(std::int64_t at, std::byte* to, std::int64_t bytes, Done do
 void SpillFile::push(Job job) {
   {
     std::lock_guard lock(mutex_);
+    if (job.write) {
+      const Range range = range_of(job);
+      revive(range);
+      // What is cut at the end has to be all dead: what was left out, too.
+      if (!holes_ && range.begin > end_) dead_.emplace(end_, range.begin), dead_bytes_ += range.begin - end_;
+      end_ = std::max(end_, range.end);
+    }
     jobs_.push_back(std::move(job));
+    last_use_ = monotonic_now();
   }
   changed_.notify_one();
 }
 
 void SpillFile::work(int thread) {
   const Aligned bounce(kBounce);
-  for (;;) {
-    Job job;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return ending_ || !jobs_.empty(); });
-      if (jobs_.empty()) return;
-      job = std::move(jobs_.front());
+  std::optional<Range>& mine = running_[static_cast<std::size_t>(thread)];
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    const bool much = dead_bytes_ >= std::max(kMuch, taken_ / 2);
+    const TimeNs quiet_at = last_use_ + kQuiet;
+    const bool quiet = jobs_.empty() && monotonic_now() >= quiet_at;
+    const std::optional<Range> hole = giving_back_ ? std::nullopt : next_hole();
+    if (hole && (much || quiet)) {
+      give_back(lock, *hole, thread);
+    } else if (!jobs_.empty() && !(giving_back_ && giving_back_->meets(range_of(jobs_.front())))) {
+      Job job = std::move(jobs_.front());
       jobs_.pop_front();
+      mine = range_of(job);
+      lock.unlock();
+      Status status = bounce.data == nullptr
+                          ? Status(error(Errc::kOutOfMemory, "no memory for a spill file's buffer"))
+                          : run(job, bounce.data, thread);
+      if (job.write) measure();
+      lock.lock();
+      mine.reset();  // before `done`, after which the part may be vacated
+      last_use_ = monotonic_now();
+      lock.unlock();
+      job.done(std::move(status));
+      job = {};
+      lock.lock();
+    } else if (hole && jobs_.empty()) {
+      changed_.wait_for(lock, std::chrono::nanoseconds(quiet_at - monotonic_now()));
+    } else {
+      changed_.wait(lock);
     }
-    job.done(bounce.data == nullptr ? error(Errc::kOutOfMemory, "no memory for a spill file's buffer")
-                                    : run(job, bounce.data, thread));
   }
 }
+
+// ---- giving back ---------------------------------------------------------------------------------------------------
+
+void SpillFile::vacate(std::int64_t at, std::int64_t bytes) {
+  if (bytes <= 0) return;
+  {
+    std::lock_guard lock(mutex_);
+    Range range{at, at + ((bytes + kPage - 1) & -kPage)};
+    revive(range);  // lest it be counted twice
+    const auto after = dead_.lower_bound(range.begin);
+    if (after != dead_.end() && after->first == range.end) range.end = after->second, dead_.erase(after);
+    const auto next = dead_.lower_bound(range.begin);
+    if (next != dead_.begin() && std::prev(next)->second == range.begin)
+      std::prev(next)->second = range.end;
+    else
+      dead_.emplace(range.begin, range.end);
+    dead_bytes_ += (bytes + kPage - 1) & -kPage;
+    last_use_ = monotonic_now();
+  }
+  changed_.notify_one();
+}
+
+// What is written, or given back, is no longer dead.
+void SpillFile::revive(const Range& range) {
+  auto it = dead_.upper_bound(range.begin);
+  if (it != dead_.begin()) --it;
+  while (it != dead_.end() && it->first < range.end) {
+    const Range dead{it->first, it->second};
+    if (!dead.meets(range)) {
+      ++it;
+      continue;
+    }
+    it = dead_.erase(it);
+    dead_bytes_ -= std::min(dead.end, range.end) - std::max(dead.begin, range.begin);
+    if (dead.begin < range.begin) dead_.emplace(dead.begin, range.begin);
+    if (dead.end > range.end) dead_.emplace(range.end, dead.end);
+  }
+}
+
+bool SpillFile::in_use(const Range& range) const {
+  return std::any_of(running_.begin(), running_.end(),
+                     [&](const auto& job) { return job && job->meets(range); }) ||
+         std::any_of(jobs_.begin(), jobs_.end(), [&](const Job& job) { return range_of(job).meets(range); });
+}
+
+std::optional<SpillFile::Range> SpillFile::next_hole() const {
+  if (!holes_) {  // then only what nothing lies after
+    if (dead_.empty()) return std::nullopt;
+    const Range last{dead_.rbegin()->first, INT64_MAX};
+    return dead_.rbegin()->second < end_ || in_use(last) ? std::nullopt : std::optional(last);
+  }
+  for (const auto& [begin, end] : dead_) {
+    const Range hole{begin, std::min(end, begin + kHole)};
+    if (!in_use(hole)) return hole;
+  }
+  return std::nullopt;
+}
+
+void SpillFile::give_back(std::unique_lock<std::mutex>& lock, const Range& hole, int thread) {
+  const bool cut = !holes_;
+  revive(hole);
+  if (cut) end_ = hole.begin;
+  giving_back_ = hole;
+  lock.unlock();
+  if (on_io_) on_io_(thread, true);
+  int failed = 0;
+  do {
+    failed = (cut ? ftruncate(file_.fd(), hole.begin)
+                  : fallocate(file_.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, hole.begin,
+                              hole.end - hole.begin)) == 0
+                 ? 0
+                 : errno;
+  } while (failed == EINTR);
+  if (on_io_) on_io_(thread, false);
+  measure();
+  lock.lock();
+  giving_back_.reset();
+  if (!cut && failed != 0) {
+    holes_ = false;
+    if (!in_use(hole)) dead_.emplace(hole.begin, hole.end), dead_bytes_ += hole.end - hole.begin;
+  }
+  changed_.notify_all();
+}
+
+void SpillFile::measure() {
+  struct stat st {};
+  if (fstat(file_.fd(), &st) != 0) return;
+  const std::int64_t now = std::int64_t{st.st_blocks} * 512;
+  if (taken_.exchange(now) != now && on_taken_) on_taken_(now);
+}
+
+// A disk that is full is so for reasons of its own, mostly: what others have there.
+Status SpillFile::explained(const Error& why) const {
+  struct statvfs fs {};
+  if (why.code != Errc::kDiskFull || fstatvfs(file_.fd(), &fs) != 0) return why;
+  return error(why.code, why.message + "; the file takes " + bytes_text(taken_) + " of the " +
+                             bytes_text(limit_) + " that it may, and the disk has " +
+                             bytes_text(static_cast<std::int64_t>(fs.f_bavail) *
+                                        static_cast<std::int64_t>(fs.f_frsize)) +
+                             " free");
+}
+
+// ---- reading and writing -------------------------------------------------------------------------------------------
 
 // Straight from and to the block's memory where its address allows, else by way of `bounce`; so is the end of a block that
 // does not fill its last page.
@@ -139,7 +288,7 @@ Status SpillFile::run(const Job& job, std::byte* bounce, int thread) const {
     if (on_io_) on_io_(thread, true);
     Status moved = job.write ? file_.write(memory, size, at) : file_.read(memory, size, at);
     if (on_io_) on_io_(thread, false);
-    return moved;
+    return moved ? moved : explained(moved.error());
   };
   for (std::int64_t done = 0; done < job.bytes;) {
     const std::int64_t left = job.bytes - done;

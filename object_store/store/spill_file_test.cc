@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <thread>
 
 #include "temp_folder.h"
 
@@ -97,6 +98,111 @@ TEST_CASE("every call that moves bytes is told of, by the thread that makes it, 
   CHECK(open[0] + open[1] + open[2] == 0);
 }
 
+TEST_CASE("what is vacated goes back to the disk when the file is not in use, and everything else stays") {
+  const TempFolder folder;
+  bool holes = false;
+  SUBCASE("with holes in the file") { holes = true; }
+  SUBCASE("without: from its end") {}
+  auto file = SpillFile::open({.directory = folder.path(), .limit_bytes = 64 << 20, .holes = holes});
+  REQUIRE(file.has_value());
+  std::atomic<std::int64_t> told = -1;
+  (*file)->on_taken([&](std::int64_t bytes) { told = bytes; });
+  constexpr std::int64_t kPart = 1 << 20;
+  std::vector<std::vector<std::byte>> parts;
+  for (int i = 0; i < 16; ++i) parts.emplace_back(kPart, static_cast<std::byte>(i + 1));
+  const auto write = [&](int i) {
+    return wait([&](SpillFile::Done done) {
+             (*file)->write(i * kPart, parts[i].data(), kPart, std::move(done));
+           })
+        .has_value();
+  };
+  const auto is_there = [&](int i) {
+    std::vector<std::byte> back(kPart);
+    return wait([&](SpillFile::Done done) {
+             (*file)->read(i * kPart, back.data(), kPart, std::move(done));
+           }).has_value() &&
+           back == parts[i];
+  };
+  const auto takes = [&](std::int64_t bytes) {
+    for (int tries = 0; tries < 400; ++tries) {
+      if ((*file)->taken_bytes() <= bytes + (64 << 10)) return (*file)->taken_bytes() >= bytes;
+      std::this_thread::sleep_for(std::chrono::milliseconds(25));
+    }
+    return false;
+  };
+  for (int i = 0; i < 16; ++i) REQUIRE(write(i));
+  CHECK((*file)->taken_bytes() >= 16 * kPart);
+  for (int i = 8; i < 16; ++i) (*file)->vacate(i * kPart, kPart - 100);
+  CHECK(takes(8 * kPart));
+  CHECK(told == (*file)->taken_bytes());
+  // Holes in the middle: the file gives them back at once, or with what lies after them.
+  for (const int i : {2, 4, 3}) (*file)->vacate(i * kPart, kPart);
+  REQUIRE(write(4));  // used again before it went
+  CHECK(takes((holes ? 6 : 8) * kPart));
+  for (const int i : {0, 1, 4, 5, 6, 7}) CHECK(is_there(i));
+  for (const int i : {4, 5, 6, 7}) (*file)->vacate(i * kPart, kPart);
+  CHECK(takes(2 * kPart));
+  for (const int i : {3, 9}) REQUIRE(write(i));
+  for (const int i : {0, 1, 3, 9}) CHECK(is_there(i));
+  for (const int i : {0, 1, 3, 9}) (*file)->vacate(i * kPart, kPart);
+  CHECK(takes(0));
+}
+
+TEST_CASE(
+    "much that is vacated goes back while the file is in use, and never what is being written or read") {
+  const TempFolder folder;
+  bool holes = false;
+  SUBCASE("with holes in the file") { holes = true; }
+  SUBCASE("without: from its end") {}
+  constexpr std::int64_t kPart = 4 << 20;
+  constexpr int kParts = 80, kRounds = 3;
+  auto file = SpillFile::open(
+      {.directory = folder.path(), .limit_bytes = kParts * kPart, .threads = 3, .holes = holes});
+  REQUIRE(file.has_value());
+  std::vector<std::vector<std::byte>> parts(kParts, std::vector<std::byte>(kPart));
+  std::vector<std::byte> back(kPart);
+  std::atomic<int> wrong = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    // All are written and then vacated but for some, which are read back amid writes of the next round.
+    std::vector<std::promise<Status>> ends(kParts);
+    for (int i = 0; i < kParts; ++i) {
+      if (round > 0 && i % 16 == 0) continue;
+      std::memset(parts[i].data(), round * 17 + i, kPart);
+      (*file)->write(i * kPart, parts[i].data(), kPart, [&, i](Status s) {
+        wrong += !s;
+        ends[i].set_value(s);
+      });
+    }
+    for (int i = 0; i < kParts; i += 16) {
+      if (round == 0) continue;
+      CHECK(wait([&](SpillFile::Done done) {
+              (*file)->read(i * kPart, back.data(), kPart, std::move(done));
+            }).has_value());
+      CHECK(back == parts[i]);
+    }
+    for (int i = 0; i < kParts; ++i) {
+      if (round > 0 && i % 16 == 0) continue;
+      ends[i].get_future().wait();
+    }
+    for (int i = 0; i < kParts; ++i)
+      if (i % 16 != 0) (*file)->vacate(i * kPart, kPart);
+  }
+  CHECK(wrong == 0);
+  // It is never idle for a second here.
+  const auto begun = std::chrono::steady_clock::now();
+  bool less = false;
+  while (!less && std::chrono::steady_clock::now() - begun < std::chrono::seconds(10)) {
+    for (int i = 0; i < kParts; i += 16) {
+      CHECK(wait([&](SpillFile::Done done) {
+              (*file)->read(i * kPart, back.data(), kPart, std::move(done));
+            }).has_value());
+      CHECK(back == parts[i]);
+    }
+    less = (*file)->taken_bytes() < (kParts - 5) * kPart;
+  }
+  CHECK(less);
+}
+
 TEST_CASE("a directory that is not there, a part beyond the bound and a full disk are typed errors") {
   CHECK(SpillFile::open({.directory = "/nowhere/at/all"}).error().code == Errc::kNotFound);
   CHECK(SpillFile::open({.directory = ""}).error().code == Errc::kInvalidArgument);
@@ -116,7 +222,10 @@ TEST_CASE("a directory that is not there, a part beyond the bound and a full dis
   small.rlim_cur = 4 << 20;
   setrlimit(RLIMIT_FSIZE, &small);
   CHECK(write(0).has_value());
-  CHECK(write(6 << 20).error().code == Errc::kDiskFull);
+  const Status full = write(6 << 20);
+  CHECK(full.error().code == Errc::kDiskFull);
+  CHECK(full.error().message.find("the file takes 2.0 MiB of the 8.0 MiB that it may, and the disk has ") !=
+        std::string::npos);
   setrlimit(RLIMIT_FSIZE, &before);
   CHECK(write(6 << 20).has_value());
 }

@@ -29,6 +29,8 @@ Errc classify(int code) {
     case EDQUOT:
     case EFBIG: return Errc::kDiskFull;
     case ENOMEM: return Errc::kOutOfMemory;
+    case EMFILE:
+    case ENFILE: return Errc::kLimitExceeded;
     case EISDIR:
     case ENOTDIR:
     case ENAMETOOLONG:

@@ -204,9 +204,9 @@ msg::Message Reader::message(wire::Message::Reader r) {
     }
     case wire::Message::STUCK: {
       const auto s = r.getStuck();
-      return msg::Stuck{GraphId(s.getGraph()), OpId(s.getOp()),  DeviceId(s.getDevice()), s.getBytesNeeded(),
-                        s.getBytesAvailable(), s.getDiskLimit(), s.getDiskUsed(),         s.getDiskFull(),
-                        s.getPinnedLimit(),    s.getPinnedUsed()};
+      return msg::Stuck{GraphId(s.getGraph()), OpId(s.getOp()),   DeviceId(s.getDevice()), s.getBytesNeeded(),
+                        s.getBytesAvailable(), s.getDiskLimit(),  s.getDiskUsed(),         s.getDiskFull(),
+                        s.getPinnedLimit(),    s.getPinnedUsed(), outcome(s.getRefused())};
     }
     case wire::Message::SUBMIT: return submit(r.getSubmit());
     case wire::Message::SUBMIT_REPLY: {

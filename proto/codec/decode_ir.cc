@@ -194,7 +194,8 @@ msg::DeviceStats Reader::stats(wire::DeviceStats::Reader r) {
           r.getStepsRun(),         r.getBusyNs(),        r.getSpilledBytes(),   r.getDiskWritten(),
           r.getDiskRead(),         r.getBlocksWritten(), r.getBlocksReadBack(), r.getBytesHigh(),
           r.getPinnedBytes(),      r.getPinnedWritten(), r.getPinnedRead(),     r.getLodgedBytes(),
-          r.getLodgedWritten(),    r.getLodgedRead(),    r.getGuestBytes(),     r.getRelocated()};
+          r.getLodgedWritten(),    r.getLodgedRead(),    r.getGuestBytes(),     r.getRelocated(),
+          r.getDiskTaken()};
 }
 
 msg::LaneStats Reader::stats(wire::LaneStats::Reader r) {

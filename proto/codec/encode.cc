@@ -89,6 +89,7 @@ void write(wire::DeviceStats::Builder b, const msg::DeviceStats& s) {
   b.setLodgedWritten(s.lodged_written), b.setLodgedRead(s.lodged_read);
   b.setGuestBytes(s.guest_bytes);
   b.setRelocated(s.relocated);
+  b.setDiskTaken(s.disk_taken);
 }
 
 void write(wire::LaneStats::Builder b, const msg::LaneStats& s) {
@@ -364,6 +365,7 @@ struct WriteMessage {
     s.setDiskUsed(m.disk_used);
     s.setDiskFull(m.disk_full);
     s.setPinnedLimit(m.pinned_limit), s.setPinnedUsed(m.pinned_used);
+    write_outcome(m.refused, [&] { return s.initRefused(); });
   }
   void operator()(const msg::Submit& m) { write(b.initSubmit(), m); }
   void operator()(const msg::Explain& m) {

@@ -157,8 +157,8 @@ struct Gen {
             list(3, [&] { return device(); })};
   }
   msg::DeviceStats device_stats() {
-    return {id<DeviceId>(), i64(), i64(), i64(), i64(), i64(), i64(), i64(),
-            i64(),          i64(), i64(), i64(), i64(), i64(), i64()};
+    return {id<DeviceId>(), i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64(),
+            i64(),          i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64(), i64()};
   }
   msg::LaneStats lane_stats() { return {pick<msg::Lane>(msg::kLaneCount), i64(), i64(), i64()}; }
   msg::FamilyStats family_stats() { return {id<DeviceId>(), text(), i64(), i64(), i64()}; }
@@ -261,7 +261,8 @@ struct Gen {
   }
   void fill(msg::TaskFailed& m) { m = {id<OpId>(), id<DeviceId>(), i64(), outcome()}; }
   void fill(msg::Stuck& m) {
-    m = {id<GraphId>(), id<OpId>(), id<DeviceId>(), i64(), i64(), i64(), i64(), flag(), i64(), i64()};
+    m = {id<GraphId>(), id<OpId>(), id<DeviceId>(), i64(), i64(),    i64(),
+         i64(),         flag(),     i64(),          i64(), outcome()};
   }
   void fill(msg::Submit& m) {
     m = {u64(),

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -170,6 +171,29 @@ TEST_CASE("what is advertised can be connected to") {
 }
 
 TEST_CASE("json strings are quoted") { CHECK(json_quote("a\"b\\c\n\x01") == "\"a\\\"b\\\\c\\n\\u0001\""); }
+
+TEST_CASE("of what comes again and again one in a while is told, with how many there were") {
+  daemon::Seldom seldom(10 * kSecond);
+  CHECK(seldom.count(5) == 1);
+  CHECK(seldom.count(6) == 0);
+  CHECK(seldom.count(10 * kSecond) == 0);
+  CHECK(seldom.count(10 * kSecond + 5) == 3);
+  CHECK(seldom.count(40 * kSecond) == 1);
+}
+
+TEST_CASE("a program has as many files open as the hard limit allows") {
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  rlimit low = before;
+  low.rlim_cur = 100;
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &low) == 0);
+  daemon::raise_file_limit();
+  rlimit after{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &after) == 0);
+  CHECK(after.rlim_cur == std::min<rlim_t>(before.rlim_max, 1 << 20));
+  CHECK(after.rlim_max == before.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &before);
+}
 
 TEST_CASE("a process that is refused memory or a thread says so and ends with 3; any other end is as ever") {
   const auto ends_with_3 = [](const std::string& what, const std::string& limit,

@@ -1,12 +1,13 @@
 #include <tilewise/base/limits.h>
 #include <tilewise/base/utf8.h>
+#include <tilewise/config/allowance.h>
 #include <tilewise/config/version.h>
 #include <tilewise/daemon/log.h>
 #include <tilewise/daemon/program.h>
 
 #include <cxxabi.h>
 #include <malloc.h>
-#include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cmath>
@@ -111,6 +112,16 @@ void name_refusals(const char* program) {
   otherwise = std::set_terminate(on_terminate);
 }
 
+void raise_file_limit() {
+  constexpr rlim_t kMost = 1 << 20;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t wanted = std::min(limit.rlim_max, kMost);
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = wanted;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);  // where it may not be, the soft limit stays
+}
+
 void keep_freed_memory() {
   constexpr int kKeptBytes = 32 << 20;
   mallopt(M_TRIM_THRESHOLD, kKeptBytes);
@@ -173,13 +184,7 @@ int fail(const std::string& program, const Error& error, int code) {
   return code;
 }
 
-int usable_cores(int asked) {
-  if (asked > 0) return asked;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
+int usable_cores(int asked) { return asked > 0 ? asked : config::core_allowance().cores; }
 
 Result<net::Address> advertised(const std::string& advertise, const net::Address& actual) {
   if (!advertise.empty()) {

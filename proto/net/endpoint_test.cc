@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -114,6 +115,32 @@ TEST_CASE("versions that differ are named, over TCP as well") {
   REQUIRE(!refused);
   CHECK(refused.error().code == Errc::kVersionMismatch);
   CHECK(refused.error().message.find("version 1, this side version 9") != std::string::npos);
+}
+
+TEST_CASE("a listener without a file descriptor says so, does not spin, and goes on when there is one") {
+  Server server({.host = "127.0.0.1"});
+  const int peer = ::socket(AF_INET, SOCK_STREAM, 0);
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const int next = ::dup(0);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(next);
+  ::close(next);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  where.sin_port = htons(server.listener->address().port);
+  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  CHECK(::connect(peer, reinterpret_cast<const sockaddr*>(&where), sizeof where) == 0);
+  const TimeNs begun = monotonic_now();
+  server.loop->run_until([&] { return monotonic_now() - begun > kSecond; }, kPatience);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+  REQUIRE(!server.rejected.empty());
+  CHECK(server.rejected.size() <= 11);
+  CHECK(server.rejected[0].code == Errc::kLimitExceeded);
+  CHECK(server.rejected[0].message.find("Too many open files") != std::string::npos);
+  CHECK(server.dial(server.listener->address(), {.token = token('a')}));
+  ::close(peer);
 }
 
 TEST_CASE("nobody there, unknown hosts and addresses in use are typed errors") {

@@ -254,6 +254,25 @@ TEST_CASE("the stuck graph that comes first is ended, one at a time") {
   }
 }
 
+TEST_CASE("a graph that is stuck because the system refuses a device memory ends with the system's reason") {
+  World w;
+  const auto me = w.add_worker(1, 1);
+  w.join(10, w.client());
+  w.submit(10, 1, {fill(1, kFourByFour)}, {1});
+  const msg::Plan plan = w.log<msg::Plan>(1)[0];
+  msg::Stuck stuck{plan.graph, plan.ops[0].id, me.devices[0], 4096, 0};
+  Errc expected = Errc::kOutOfMemory;
+  SUBCASE("no descriptor") {
+    stuck.refused = {Errc::kLimitExceeded, "a reason"}, expected = Errc::kLimitExceeded;
+  }
+  SUBCASE("no memory") { stuck.refused = {Errc::kOutOfMemory, "a reason"}; }
+  w.receive(1, stuck);
+  REQUIRE(w.count<msg::GraphDone>(10) == 1);
+  const msg::GraphDone done = *w.last<msg::GraphDone>(10);
+  CHECK(done.outcome.code == expected);
+  CHECK(mentions(done.outcome.message, "the system refused more: a reason"));
+}
+
 TEST_CASE("nothing goes before the unfinished work that it reads, whatever its priority") {
   World w;
   w.add_worker(1, 1);

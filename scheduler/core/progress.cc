@@ -249,7 +249,10 @@ void end_stuck_graph(State& s) {
     below += ", " + std::to_string(lowest->disk_used) + " of " + std::to_string(lowest->disk_limit) +
              " bytes on its worker's disk are used" +
              (lowest->disk_full ? " and no more can be written there" : "");
-  const msg::Outcome why{lowest->disk_full ? Errc::kDiskFull : Errc::kOutOfMemory,
+  if (!lowest->refused.ok()) below += "; the system refused more: " + lowest->refused.message;
+  const Errc short_of =
+      lowest->refused.code == Errc::kLimitExceeded ? Errc::kLimitExceeded : Errc::kOutOfMemory;
+  const msg::Outcome why{lowest->disk_full ? Errc::kDiskFull : short_of,
                          describe(s, s.ops.at(lowest->op)) + " needs " +
                              std::to_string(lowest->bytes_needed) + " bytes on " + name_of(s, device) +
                              ", where " + std::to_string(lowest->bytes_available) + " of " +

@@ -11,7 +11,7 @@
 namespace tilewise::scheduler {
 namespace {
 
-constexpr std::uint32_t kFormat = 26;
+constexpr std::uint32_t kFormat = 27;
 
 // Writes to `out` or, where that is null, reads from `in`. After the first mismatch everything reads as zero.
 class Archive {
@@ -169,7 +169,7 @@ template <class A> static void fields(A& a, PeerInfo& x) {
 template <class A> static void fields(A& a, LaneStats& x) { a(x.lane, x.transfers, x.bytes, x.failed); }
 template <class A> static void fields(A& a, Stuck& x) {
   a(x.graph, x.op, x.device, x.bytes_needed, x.bytes_available, x.disk_limit, x.disk_used, x.disk_full,
-    x.pinned_limit, x.pinned_used);
+    x.pinned_limit, x.pinned_used, x.refused);
 }
 template <class A> static void fields(A& a, Range& x) { a(x.first, x.count); }
 template <class A> static void fields(A& a, Tail& x) { a(x.op, x.device, x.from); }
@@ -189,7 +189,7 @@ template <class A> static void fields(A& a, GraphDone& x) { a(x.request, x.outco
 template <class A> static void fields(A& a, DeviceStats& x) {
   a(x.device, x.bytes_used, x.bytes_peak, x.bytes_resident, x.steps_run, x.busy_ns, x.spilled_bytes,
     x.disk_written, x.disk_read, x.blocks_written, x.blocks_read_back, x.pinned_bytes, x.pinned_written,
-    x.pinned_read, x.lodged_bytes, x.lodged_written, x.lodged_read, x.guest_bytes, x.relocated);
+    x.pinned_read, x.lodged_bytes, x.lodged_written, x.lodged_read, x.guest_bytes, x.relocated, x.disk_taken);
 }
 template <class A> static void fields(A& a, ProbedSize& x) { a(x.bytes, x.transfers, x.took_ns, x.lane); }
 template <class A> static void fields(A& a, NeedAccount& x) {

@@ -221,6 +221,7 @@ int serve(const Settings& settings) {
 int main(int argc, char** argv) {
   daemon::outlive_readers();
   daemon::name_refusals("tilewise-scheduler");
+  daemon::raise_file_limit();
   Settings settings;
   settings.common.listen = "127.0.0.1:7420";
   CLI::App app("The scheduler of a Tilewise cluster", kName);

@@ -55,13 +55,17 @@ Result<std::unique_ptr<Server>> Server::open(net::EventLoop& loop, ServerOptions
   if (!options.state_dir.empty()) TW_TRY(server->open_state(options));
   net::ListenerOptions listening{
       .handshake = {.token = options.token, .silence_ns = options.core.silence_ns}};
-  TW_ASSIGN(server->listener_,
-            net::Listener::open(
-                loop, options.listen, listening,
-                [s = server.get()](std::unique_ptr<net::Link> link) { s->accept(std::move(link)); },
-                [](const Error& why, const std::string& peer) {
-                  daemon::log_warn("connection refused", {{"peer", peer}, {"why", to_string(why)}});
-                }));
+  TW_ASSIGN(
+      server->listener_,
+      net::Listener::open(
+          loop, options.listen, listening,
+          [s = server.get()](std::unique_ptr<net::Link> link) { s->accept(std::move(link)); },
+          [seldom = daemon::Seldom()](const Error& why, const std::string& peer) mutable {
+            if (!peer.empty())
+              return daemon::log_warn("connection refused", {{"peer", peer}, {"why", to_string(why)}});
+            if (const std::int64_t times = seldom.count(monotonic_now()); times > 0)
+              daemon::log_warn("no connection can be accepted", {{"why", to_string(why)}, {"times", times}});
+          }));
   loop.set_batch_hook([s = server.get()] { return s->turn(); });
   return server;
 }

@@ -129,6 +129,9 @@ void about_devices(Text& t, const msg::StatusReply& status) {
        [](const NamedDevice& d) { return d.disk; });
   each("tilewise_device_spilled_bytes", "gauge", "Bytes of blocks that are on disk only.",
        [](const NamedDevice& d) { return d.stats->spilled_bytes; });
+  each("tilewise_device_spill_taken_bytes", "gauge",
+       "The device's share of what its worker's spill file takes on the disk.",
+       [](const NamedDevice& d) { return d.stats->disk_taken; });
   each("tilewise_device_disk_written_bytes_total", "counter", "Bytes of blocks written to disk.",
        [](const NamedDevice& d) { return d.stats->disk_written; });
   each("tilewise_device_disk_read_bytes_total", "counter", "Bytes of blocks read back from disk.",

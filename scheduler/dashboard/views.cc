@@ -162,6 +162,7 @@ array devices(const msg::StatusReply& status) {
                            {"lodged_read", d.lodged_read},
                            {"guests", d.guest_bytes},
                            {"relocated", d.relocated},
+                           {"disk_taken", d.disk_taken},
                            {"blocks_written", d.blocks_written},
                            {"blocks_read_back", d.blocks_read_back},
                            {"steps", d.steps_run},

@@ -68,6 +68,7 @@ TEST_CASE("bad options are one line and exit code 2") {
   refused(with({"--devices", "host:3-1"}), 2, "3-1");
   refused(with({"--devices", "cuda:999"}), 2, "cuda:999");
   refused(with({"--memory", "much"}), 2, "much");
+  refused(with({"--memory", "1KiB"}), 2, "1MiB of each device at least");
   refused(with({"--plugin", folder / "no.so"}), 2, "no.so");
   refused(with({"--listen", "0.0.0.0:0"}), 2, "advertise");
   refused(run({tool_program(), "frobnicate"}), 2, "frobnicate");

@@ -14,6 +14,7 @@ void Actions::clear() {
   receives.clear();
   disarms.clear();
   stores.clear();
+  vacated.clear();
   ios.clear();
   relocations.clear();
   slabs.clear();
@@ -153,6 +154,8 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
             on_slab_reached(e);
           else if constexpr (std::is_same_v<E, IoDone>)
             on_io(e);
+          else if constexpr (std::is_same_v<E, DiskTaken>)
+            disk_taken = e.bytes, tiers_dirty = true;
           else if constexpr (std::is_same_v<E, PartArrived>)
             on_part(e);
           else if constexpr (std::is_same_v<E, Sent>)
@@ -166,6 +169,7 @@ void Core::Impl::step(std::vector<Event>& events, TimeNs at, Actions& actions) {
             device.slab_pending = false;
             if (e.ok) device.lends = e.lent && (device.lends || device.arena.bytes_resident() == 0);
             device.full = !e.ok;
+            device.refusal = e.ok ? Error{} : e.why;
             if (e.ok) device.arena.add_slab(e.bytes);
             if (e.ok) device.slab_tries = 0;
             device.last_change = now;

@@ -173,10 +173,6 @@ void Core::Impl::demoted(const Io& io, const IoDone& event) {
   ++pinned.ended;
   if (!ok) (event.failed.code == Errc::kDiskFull ? disk.refuses : disk.broken) = true;
   if (ok) devices[io.device].written_bytes[static_cast<std::size_t>(Tier::kDisk)] += io.bytes;
-  const auto free_place = [&](Tier tier, const alloc::Extent& place) {
-    store(tier).places.free(place, alloc::Fence{});
-    place_freed(tier);
-  };
   if (io.copy == kNone) {
     free_place(Tier::kPinned, io.from);
     return free_place(Tier::kDisk, io.below);

@@ -195,6 +195,7 @@ struct DeviceState {
   bool lends = false;                      // of a GPU: peers can open its slabs
   bool slab_pending = false, memory_freed = false;
   bool full = false;       // a slab could not be made: the arena is what it is
+  Error refusal = {};      // why the last one that was asked for could not
   int slab_tries = 0;      // since one could, or since the last word that this device is stuck
   TimeNs last_change = 0;  // when memory or streams last moved
   std::int64_t bytes_peak = 0, steps_run = 0, busy_ns = 0;

@@ -132,11 +132,11 @@ struct Short : Lists {
   const Actions& once(std::vector<Event> events) {
     core->step(events, now, actions);
     core->check_invariants();
-    stuck += std::ranges::count_if(
-        actions.to_scheduler, [](const msg::Message& m) { return std::holds_alternative<msg::Stuck>(m); });
+    for (const msg::Message& m : actions.to_scheduler)
+      if (const auto* said = std::get_if<msg::Stuck>(&m)) ++stuck, refused = said->refused;
     if (actions.slabs.empty()) return actions;
     ++asked;
-    std::vector<Event> answer{SlabAdded{0, actions.slabs[0].bytes, has_memory, false}};
+    std::vector<Event> answer{SlabAdded{0, actions.slabs[0].bytes, has_memory, false, refusal}};
     core->step(answer, now, actions);
     core->check_invariants();
     return actions;
@@ -149,7 +149,9 @@ struct Short : Lists {
   }
   bool has_memory = false;
   int asked = 0;
-  std::ptrdiff_t stuck = 0;
+  int stuck = 0;
+  const Error refusal{Errc::kLimitExceeded, "no file descriptor"};
+  msg::Outcome refused;
 };
 
 }  // namespace
@@ -177,6 +179,7 @@ TEST_CASE(
   const TimeNs since = w.now;
   for (int i = 0; i < 100 && w.stuck == 0; ++i) w.wait();
   CHECK(w.stuck == 1);
+  CHECK(w.refused == msg::Outcome{Errc::kLimitExceeded, "no file descriptor"});  // why it has no memory
   CHECK(w.now < since + 10 * kSecond);
   w.ask({msg::CancelGraph{GraphId{3}, {Errc::kOutOfMemory, "it is stuck"}}});
   const int before = w.asked;

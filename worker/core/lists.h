@@ -115,12 +115,14 @@ struct Lists {
     for (const AddSlab& slab : std::vector<AddSlab>(actions.slabs)) {  // the shell always obliges
       std::vector<Launch> launches = actions.launches;
       std::vector<msg::TracedStep> notes = actions.notes;
+      std::vector<Vacated> vacated = actions.vacated;
       std::vector<TierIo> ios = actions.ios;
       std::vector<Relocate> relocations = actions.relocations;
       std::vector<Event> added{SlabAdded{slab.device, slab.bytes, true, lends}};
       core->step(added, now, actions);
       actions.launches.insert(actions.launches.begin(), launches.begin(), launches.end());
       actions.notes.insert(actions.notes.begin(), notes.begin(), notes.end());
+      actions.vacated.insert(actions.vacated.begin(), vacated.begin(), vacated.end());
       actions.ios.insert(actions.ios.begin(), ios.begin(), ios.end());
       actions.relocations.insert(actions.relocations.begin(), relocations.begin(), relocations.end());
     }

@@ -591,10 +591,17 @@ void Core::Impl::check_stuck() {
       report_now = true;
       report();
     }
-    out->to_scheduler.push_back(
-        msg::Stuck{op.run.graph, op.run.id, device.spec.id, needed, device.arena.largest_settled(),
-                   on_disk.max_bytes(), on_disk.bytes_in_use(), device.disk_short,
-                   device.spec.pins ? pinned.max_bytes() : 0, device.spec.pins ? pinned.bytes_in_use() : 0});
+    out->to_scheduler.push_back(msg::Stuck{op.run.graph,
+                                           op.run.id,
+                                           device.spec.id,
+                                           needed,
+                                           device.arena.largest_settled(),
+                                           on_disk.max_bytes(),
+                                           on_disk.bytes_in_use(),
+                                           device.disk_short,
+                                           device.spec.pins ? pinned.max_bytes() : 0,
+                                           device.spec.pins ? pinned.bytes_in_use() : 0,
+                                           {device.refusal.code, device.refusal.message}});
     stuck_again_at = now + options.stuck_ns;
     for (DeviceState& other : devices) other.slab_tries = 0;
     return;

@@ -95,7 +95,8 @@ std::vector<msg::DeviceStats> Core::Impl::device_stats() const {
                      device.written_bytes[kAway],
                      device.read_bytes[kAway],
                      device.guest_bytes,
-                     device.relocated_bytes});
+                     device.relocated_bytes,
+                     disk_taken / static_cast<std::int64_t>(devices.size())});
   }
   return stats;
 }

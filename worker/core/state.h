@@ -352,6 +352,7 @@ struct Core::Impl {
   std::optional<alloc::Extent> find_place(DeviceState& device, Tier tier, std::int64_t bytes);
   void place_freed(Tier tier);
   void free_place(Tier tier, const alloc::Extent& below, const Lodging& lodging);
+  void free_place(Tier tier, const alloc::Extent& place);
   bool forget_clean(Tier tier, std::int64_t bytes);
   void leave(Slot copy);
   void want_back(Slot task);
@@ -589,6 +590,7 @@ struct Core::Impl {
   std::int64_t flights = 0;  // steps enqueued and unfinished, on all devices
   std::vector<Slot> locked;  // inputs of a device's lowest task (find_victims)
   bool tiers_dirty = false;
+  std::int64_t disk_taken = 0;  // DiskTaken
   // Receives of blocks whose owner was lost, or that have failed, until the transport lets go: memory, and, where who sends lives, a part of what is on its way.
   struct Abandoned {
     std::uint16_t device = 0;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <set>
 
 namespace tilewise::worker::test {
 
@@ -36,7 +37,13 @@ struct TierLists {
       ++launched[launch.device];
       saw(launch);
     }
+    for (const Vacated& place : actions.vacated) {
+      const auto meets = [&](std::int64_t at) { return at >= place.at && at < place.at + place.bytes; };
+      for (const TierIo& io : open) CHECK_FALSE((io.tier == Tier::kDisk && meets(io.at)));
+      std::erase_if(on_disk, meets);
+    }
     for (const TierIo& io : actions.ios) {
+      if (io.write && io.tier == Tier::kDisk) on_disk.insert(io.at);
       saw(io);
       open.push_back(io);
       all.push_back(io);
@@ -47,6 +54,7 @@ struct TierLists {
   Lists lists;
   std::array<std::uint64_t, 2> launched{}, done{};  // by device
   std::vector<TierIo> open, all;
+  std::set<std::int64_t> on_disk;  // places that are not vacated
   Errc failing = Errc::kOk;
   std::function<Errc(const TierIo&)> fails;  // instead
 

@@ -127,7 +127,12 @@ void Core::Impl::free_place(Tier tier, const alloc::Extent& below, const Lodging
     touch_host(lodging);
     tier = lodging.promised;
   }
-  store(tier).places.free(below, alloc::Fence{});
+  free_place(tier, below);
+}
+
+void Core::Impl::free_place(Tier tier, const alloc::Extent& place) {
+  store(tier).places.free(place, alloc::Fence{});
+  if (tier == Tier::kDisk) out->vacated.push_back({place.offset, place.bytes});
   place_freed(tier);
 }
 

@@ -57,8 +57,12 @@ TEST_CASE("a GPU's blocks go to pinned memory, what that has no room for to disk
   CHECK(device.lists.core->counters().tasks_done == 40);
   CHECK(device.moved(Tier::kPinned, false) >= 5);
   CHECK(device.moved(Tier::kDisk, false) >= 9);
+  CHECK(!device.on_disk.empty());
   device.log({msg::Release{{ArrayId{10}}}, msg::Release{{ArrayId{11}}}});
   CHECK(device.lists.core->counters().below_bytes == 0);
+  CHECK(device.on_disk.empty());
+  device.lists.step({DiskTaken{12 * kBlock}});
+  CHECK(device.stats().disk_taken == 12 * kBlock);
 }
 
 TEST_CASE("pinned memory passes on to disk what is read later than what it has no room for") {

@@ -97,6 +97,10 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
     daemon::log_info("passes bytes on, for who cannot reach a worker",
                      {{"from", from.value}, {"to", to.value}});
   };
+  callbacks.on_deaf = [seldom = daemon::Seldom()](const Error& why) mutable {
+    if (const std::int64_t times = seldom.count(monotonic_now()); times > 0)
+      daemon::log_warn("no connection can be accepted", {{"why", to_string(why)}, {"times", times}});
+  };
   TW_ASSIGN(d.exchange_, exchange::Exchange::create(loop, std::move(peers), std::move(callbacks)));
   TW_ASSIGN(d.addresses_, d.exchange_->listen());
   for (const auto& device : devices) d.devices_.push_back(device.get());
@@ -108,6 +112,14 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
   runtime.trace_records = d.options_.trace_records;
   runtime.black_box = d.options_.black_box;
   runtime.on_broken = d.options_.on_broken;
+  runtime.on_disk_full = [directory = d.options_.spill.directory](const Error& why) {
+    daemon::log_warn("the spill disk is full: blocks stay in memory",
+                     {{"directory", directory}, {"why", to_string(why)}});
+  };
+  runtime.on_refused = [seldom = daemon::Seldom()](const Error& why) mutable {
+    if (const std::int64_t times = seldom.count(monotonic_now()); times > 0)
+      daemon::log_warn("a device is refused memory", {{"why", to_string(why)}, {"times", times}});
+  };
   runtime.host = config::host_id();
   runtime.in_flight_bytes = d.options_.in_flight_bytes;
   runtime.in_flight_peer_bytes = d.options_.in_flight_peer_bytes;
@@ -129,6 +141,12 @@ Result<std::unique_ptr<Daemon>> Daemon::start(net::EventLoop& loop, DaemonOption
     daemon::log_info(
         "disk below memory",
         {{"directory", file->directory()}, {"bytes", file->limit_bytes()}, {"direct", file->direct()}});
+    if (file->limit_bytes() > file->free_at_start())
+      daemon::log_warn("the spill disk has less free than may be taken of it",
+                       {{"directory", file->directory()},
+                        {"bytes", file->limit_bytes()},
+                        {"free", file->free_at_start()},
+                        {"option", "--spill-limit"}});
     TW_TRY(d.runtime_->use_disk(std::move(file)));
   }
   if (d.options_.pinned_bytes > 0) {

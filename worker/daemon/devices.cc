@@ -1,8 +1,8 @@
 #include "devices.h"
 
+#include <tilewise/base/text.h>
 #include <tilewise/device/cuda.h>
 
-#include <unistd.h>
 #include <algorithm>
 #include <charconv>
 
@@ -54,15 +54,7 @@ Status add_range(const std::string& item, int cuda_count, std::vector<DeviceName
   return {};
 }
 
-std::int64_t free_memory() {
-  return static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-}
-
 }  // namespace
-
-std::int64_t memory_of_host() {
-  return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-}
 
 std::int64_t host_bytes(const std::vector<std::unique_ptr<device::Device>>& devices) {
   std::int64_t bytes = 0;
@@ -86,7 +78,11 @@ Result<std::vector<std::unique_ptr<device::Device>>> make_devices(const std::vec
   const auto hosts = static_cast<int>(std::count_if(
       names.begin(), names.end(), [](const DeviceName& n) { return n.kind == device::Kind::kHost; }));
   const int threads = hosts > 0 ? std::max(1, plan.cores / hosts) : 1;
-  const std::int64_t share = hosts > 0 ? free_memory() / 10 * 6 / hosts : 0;
+  const std::int64_t share = hosts > 0 ? plan.room.bytes / 10 * 6 / hosts : 0;
+  if (hosts > 0 && plan.memory_bytes == 0 && share < kLeastMemory)
+    return error(Errc::kOutOfMemory, "60 % of the " + bytes_text(plan.room.bytes) + " of memory that " +
+                                         plan.room.by + " leaves is less than " + bytes_text(kLeastMemory) +
+                                         " for each of " + std::to_string(hosts) + " host devices");
   std::vector<std::unique_ptr<device::Device>> devices;
   for (const DeviceName& name : names) {
     if (name.kind == device::Kind::kCuda) {

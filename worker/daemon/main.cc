@@ -1,4 +1,5 @@
 // tilewise-worker: one or more on every host of a cluster.
+#include <tilewise/config/allowance.h>
 #include <tilewise/config/token.h>
 #include <tilewise/config/version.h>
 #include <tilewise/daemon/log.h>
@@ -92,6 +93,8 @@ Result<Setup> check(const Settings& settings) {
   setup.plan.cores = daemon::usable_cores(settings.common.cores);
   if (!settings.memory.empty()) {
     TW_ASSIGN(setup.plan.memory_bytes, daemon::parse_bytes(settings.memory));
+    if (setup.plan.memory_bytes < worker::kLeastMemory)
+      return error(Errc::kInvalidArgument, "--memory " + settings.memory + ": 1MiB of each device at least");
   }
   setup.options.spill.directory = settings.spill_dir;
   if (!settings.spill_limit.empty()) {
@@ -182,12 +185,15 @@ int work(const Settings& settings) {
   for (const std::string& path : settings.plugins) {
     if (Status ok = plugins.load(path); !ok) return usage(ok.error());
   }
+  const config::Allowance room = config::memory_allowance().now;
+  setup->plan.room = room;
   auto devices = worker::make_devices(setup->names, setup->plan);
   if (!devices) return failure(devices.error());
-  if (const std::int64_t asked = worker::host_bytes(*devices), there = worker::memory_of_host();
-      asked > there)
-    daemon::log_warn("more memory than this host has: no block leaves it before the system itself runs out",
-                     {{"bytes", asked}, {"of_host", there}, {"option", "--memory"}});
+  if (const std::int64_t asked = worker::host_bytes(*devices); asked > room.bytes)
+    daemon::log_warn(
+        "more memory than can be had: before any block leaves it the system may kill this worker for want of "
+        "it",
+        {{"bytes", asked}, {"can_be_had", room.bytes}, {"limit", room.by}, {"option", "--memory"}});
   std::unique_ptr<worker::BlackBox> black_box;
   if (settings.black_box >= 0) {
     auto opened = worker::BlackBox::open(settings.black_box);
@@ -244,6 +250,7 @@ int work(const Settings& settings) {
 int main(int argc, char** argv) {
   daemon::outlive_readers();
   daemon::name_refusals("tilewise-worker");
+  daemon::raise_file_limit();
   transfer::UcxEngine::prepare_process();
   Settings s;
   s.devices = "host:0";
@@ -253,7 +260,8 @@ int main(int argc, char** argv) {
   app.add_option("--devices", s.devices, "host:0-3, host:4, cuda:0-1, cuda:all; several with commas")
       ->capture_default_str();
   app.add_option("--memory", s.memory,
-                 "Memory of each device, e.g. 4GiB; default: 60 % of what is free, shared");
+                 "Memory of each device, e.g. 4GiB; default: 60 % of what the host and its control groups "
+                 "have free, shared");
   app.add_option("--spill-dir", s.spill_dir,
                  "Directory on a local disk for blocks that memory has no room for; default: none");
   app.add_option("--spill-limit", s.spill_limit,

@@ -215,6 +215,7 @@ device::Device* Runtime::first_gpu() const {
 }
 
 Status Runtime::use_disk(std::unique_ptr<store::SpillFile> file) {
+  file->on_taken([this](std::int64_t bytes) { post(DiskTaken{bytes}); });
   return below_->use_disk(std::move(file), first_gpu());
 }
 
@@ -238,14 +239,18 @@ std::int64_t Runtime::arena_bytes(const device::Info& info) const {
   return info.memory_bytes - std::min(scratch, info.memory_bytes / 2);
 }
 
-std::function<void(Status)> Runtime::io_done(std::uint64_t io) {
-  return [this, io](const Status& status) {
+std::function<void(Status)> Runtime::io_done(std::uint64_t io, bool to_disk) {
+  return [this, io, to_disk](const Status& status) {
+    const bool full = !status && status.error().code == Errc::kDiskFull;
+    if (to_disk && (status || full) && told_disk_full_.exchange(full) != full && full &&
+        options_.on_disk_full)
+      later([this, why = status.error()] { options_.on_disk_full(why); });
     post(IoDone{io, status ? Error{Errc::kOk, {}} : status.error()});
   };
 }
 
 void Runtime::on_io(const TierIo& io) {
-  const Below::Done done = io_done(io.io);
+  const Below::Done done = io_done(io.io, io.write && io.tier == Tier::kDisk);
   if (io.from >= 0) return below_->demote(io.from, io.at, io.bytes, done);
   device::Device& device = *locals_[io.device]->device;
   if (io.tier == Tier::kNeighbour)
@@ -595,11 +600,13 @@ void Runtime::perform() {
   for (const AddSlab& want : actions_.slabs) {
     Local& local = *locals_[want.device];
     auto slab = local.device->add_slab(want.bytes);
+    if (!slab && options_.on_refused) options_.on_refused(slab.error());
     if (slab) {
       local.slabs.push_back(*slab);
       service_->slab_added(local.id, static_cast<std::uint32_t>(local.slabs.size() - 1), *slab);
     }
-    post(SlabAdded{want.device, want.bytes, slab.has_value(), slab && !slab->ipc_handle.empty()});
+    post(SlabAdded{want.device, want.bytes, slab.has_value(), slab && !slab->ipc_handle.empty(),
+                   slab ? Error{} : slab.error()});
   }
   for (const msg::PeerInfo& peer : actions_.joined) service_->peer_joined(peer);
   for (WorkerId peer : actions_.lost) {
@@ -628,6 +635,7 @@ void Runtime::perform() {
     service_->send(peer, std::move(batch));
   }
   for (const msg::Done& done : actions_.given_back) service_->given_back(done);
+  for (const Vacated& place : actions_.vacated) below_->disk()->vacate(place.at, place.bytes);
   for (const TierIo& io : actions_.ios) on_io(io);
   for (const Relocate& move : actions_.relocations) on_relocate(move);
   for (const Disarm& d : actions_.disarms) service_->disarm(d.from, d.transfer);

@@ -201,6 +201,7 @@ struct DeviceStats {
   lodgedRead @17 :Int64;
   guestBytes @18 :Int64;    # of bytesUsed: neighbours' blocks
   relocated @19 :Int64;     # bytes, cumulative: of blocks that moved within memory
+  diskTaken @20 :Int64;     # an equal share of what its worker's spill file takes on the disk
 }
 
 struct LaneStats { lane @0 :Lane; transfers @1 :Int64; bytes @2 :Int64; failed @3 :Int64; }  # cumulative
@@ -271,6 +272,7 @@ struct Stuck {
   diskFull @7 :Bool;       # what could make room found none there
   pinnedLimit @8 :Int64;   # of the worker, where the device may spill there; else 0
   pinnedUsed @9 :Int64;
+  refused @10 :Outcome;    # why the system gives the device no more memory; absent: it was not asked, or gave
 }
 
 # ---- client and scheduler -------------------------------------------------------------------------------------------

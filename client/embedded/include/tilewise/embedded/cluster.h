@@ -19,7 +19,8 @@ struct ClusterOptions {
   // Executor threads of all host devices together; each has one at least. 0: one a device, and as many devices, where
   // `host_devices` is 0, as the process may use cores.
   int cores = 0;
-  std::int64_t memory_bytes = 0;       // of each host device; 0: a share of 60 % of what is free
+  std::int64_t memory_bytes =
+      0;  // of each host device; 0: a share of 60 % of what the host and its cgroups have free
   std::int64_t cuda_memory_bytes = 0;  // of each GPU; 0: 85 % of what is free there
   // Where blocks of GPUs go when their memory is short, before any disk: so much pinned host memory, taken at the start. Of no
   // effect where no GPU is used.

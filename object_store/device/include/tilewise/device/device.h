@@ -80,7 +80,7 @@ class Device {
  public:
   virtual ~Device() = default;  // waits for its streams, then frees its slabs
   virtual const Info& info() const = 0;
-  // Grows the arena. kOutOfMemory names the device, the bytes asked for and those left.
+  // Grows the arena. kOutOfMemory names the device, the bytes asked for and those left; kLimitExceeded: no file descriptor for it.
   virtual Result<Slab> add_slab(std::int64_t bytes) = 0;
   // Streams 0 .. info().compute_streams-1 are for kernels; copy_stream() for transfers.
   virtual Stream& compute_stream(int i) = 0;

@@ -84,6 +84,9 @@ struct Callbacks {
   // UCX cannot do what it says. `refused`: memory of a kind was not moved to this process itself and back, or was taken for another
   // kind, so UCX is given no such memory from now on; else a slab could not be registered, and each transfer will be.
   std::function<void(const Error&, bool refused)> on_ucx_fault = {};
+  // A connection could not be accepted, for want of a file descriptor say, or was dropped because there were too many. It is tried
+  // again ten times a second.
+  std::function<void(const Error&)> on_deaf = {};
 };
 
 struct Counters {

@@ -6,14 +6,17 @@
 // asking (SIGKILL, SIGSEGV, _exit) may take the last lines with it. A child made by fork() has an empty queue and a thread of its own.
 #pragma once
 #include <tilewise/base/result.h>
+#include <tilewise/base/time.h>
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 namespace tilewise::daemon {
 
@@ -64,6 +67,24 @@ void log_end(const std::string& program, const Error& why);
 // Likewise, with no lock and no memory asked for, and no longer than twice `patience`. `text` needs no quotes in JSON.
 void log_last_word(const char* program, const char* text,
                    std::chrono::milliseconds patience = kLastPatience) noexcept;
+
+// For what may come again and again: one in 30 s is worth a line, and how many there were since the last one that was. One thread.
+class Seldom {
+ public:
+  explicit Seldom(TimeNs every_ns = 30 * kSecond) : every_ns_(every_ns) {}
+  // 0: say nothing of this one.
+  std::int64_t count(TimeNs now) {
+    ++since_;
+    if (last_ && now - *last_ < every_ns_) return 0;
+    last_ = now;
+    return std::exchange(since_, 0);
+  }
+
+ private:
+  TimeNs every_ns_;
+  std::optional<TimeNs> last_;
+  std::int64_t since_ = 0;
+};
 
 // "kind: text", for fields and for the last line of a program.
 std::string to_string(const Error& error);

@@ -51,11 +51,15 @@ void outlive_readers();
 // What is said where a SIGHUP came.
 void log_hangup();
 
+// As many open files as the hard limit allows, up to 1,048,576: the soft one (often 1,024) is for programs that use select(). A peer takes a few,
+// a slab of memory one. For main(): children have it too.
+void raise_file_limit();
+
 // Memory of one plan is kept for the next: a thousand ops come and go with each, and without this their pages go back to
 // the system and are faulted in again. For main(): it sets what malloc does in this process.
 void keep_freed_memory();
 
-// The cores that this process may use (affinity), or `asked` where that is above 0.
+// The cores that this process may use (affinity, and the quota of its control groups), or `asked` where that is above 0.
 int usable_cores(int asked);
 
 // What others should connect to: `advertise` (a port 0 or none there: the actual one), else the actual address. An

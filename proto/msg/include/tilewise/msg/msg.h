@@ -57,7 +57,8 @@ struct DeviceStats {  // cumulative or current
   std::int64_t lodged_bytes = 0;                     // of blocks that are in neighbours' memory only, now
   std::int64_t lodged_written = 0, lodged_read = 0;  // bytes so far
   std::int64_t guest_bytes = 0;                      // of bytes_used: neighbours' blocks
-  std::int64_t relocated = 0;  // bytes so far, of blocks that moved within memory to make room in one piece
+  std::int64_t relocated = 0;   // bytes so far, of blocks that moved within memory to make room in one piece
+  std::int64_t disk_taken = 0;  // an equal share of what its worker's spill file takes on the disk, now
   friend bool operator==(const DeviceStats&, const DeviceStats&) = default;
 };
 struct LaneStats {
@@ -146,6 +147,7 @@ struct Stuck {  // nothing can be spilled, nothing is in flight, and the lowest 
   std::int64_t disk_limit = 0, disk_used = 0;      // of the worker
   bool disk_full = false;                          // what could make room found none there
   std::int64_t pinned_limit = 0, pinned_used = 0;  // of the worker, where the device may spill there
+  Outcome refused;  // why the system gives the device no more memory, if it does not
   friend bool operator==(const Stuck&, const Stuck&) = default;
 };
 

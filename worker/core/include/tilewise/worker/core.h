@@ -145,11 +145,16 @@ struct NotSent {
   DeviceId from, to;  // as the Transmit's `sender` and `reader`
   std::uint64_t transfer = 0;
 };
+// What the spill file takes on its disk has changed.
+struct DiskTaken {
+  std::int64_t bytes = 0;
+};
 struct SlabAdded {
   std::uint16_t device = 0;
   std::int64_t bytes = 0;
   bool ok = true;
   bool lent = false;  // of a GPU: peers of this host have been told how to open it
+  Error why = {};     // where it is not ok
 };
 // A GPU of ours reaches a slab of a peer's. Comes before any message that names the slab.
 struct SlabReached {
@@ -163,8 +168,9 @@ struct IoDone {
   std::uint64_t io = 0;
   Error failed{Errc::kOk, {}};
 };
-using Event = std::variant<msg::Log, PeerBatchReceived, PeerReady, StreamCompleted, StepFailed, TransferDone,
-                           SlabAdded, SlabReached, IoDone, PartArrived, Sent, NotSent, msg::LinkProbe>;
+using Event =
+    std::variant<msg::Log, PeerBatchReceived, PeerReady, StreamCompleted, StepFailed, TransferDone, SlabAdded,
+                 SlabReached, IoDone, DiskTaken, PartArrived, Sent, NotSent, msg::LinkProbe>;
 
 // ---- actions -------------------------------------------------------------------------------------------------------
 
@@ -237,6 +243,10 @@ struct TierIo {
   std::int64_t from = -1;  // given: written from here in pinned memory, and `memory` is nowhere
   MemoryRef lodging;       // kNeighbour: there, and `at` is nowhere
 };
+// Nothing lies at this place on the disk any more. Comes before the TierIo that writes something else there.
+struct Vacated {
+  std::int64_t at = 0, bytes = 0;
+};
 // Within a device's memory, to make room in one piece. Ends in IoDone, also where the block goes meanwhile.
 struct Relocate {
   std::uint64_t io = 0;
@@ -273,6 +283,7 @@ struct Actions {
   std::vector<Pull> pulls;
   std::vector<Disarm> disarms;
   std::vector<Store> stores;
+  std::vector<Vacated> vacated;
   std::vector<TierIo> ios;
   std::vector<Relocate> relocations;
   std::vector<AddSlab> slabs;

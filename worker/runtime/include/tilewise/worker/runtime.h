@@ -44,6 +44,10 @@ struct RuntimeOptions {
   // A device has failed for good (Device::health), and the process is to end. From any thread, once. Where this is given, pump() does
   // nothing from then on: what failed is told to nobody, so it is not failed tasks but a lost worker's, to be made again elsewhere.
   std::function<void(const Error&)> on_broken;
+  // The system refused a device memory, or has no file descriptor for it; it is asked again while somebody waits. On the runtime's thread.
+  std::function<void(const Error&)> on_refused;
+  // The spill disk had no room for a block: the first time, and the first after it had some again. On the runtime's thread.
+  std::function<void(const Error&)> on_disk_full;
 };
 
 class Runtime {
@@ -103,7 +107,7 @@ class Runtime {
   void on_progress(const device::Device& device);
   void on_io(const TierIo& io);
   void on_relocate(const Relocate& move);
-  std::function<void(Status)> io_done(std::uint64_t io);
+  std::function<void(Status)> io_done(std::uint64_t io, bool to_disk = false);
   void transmit(const Transmit& transmit);
   void send_from_disk();
   void transmitted(const Transmit& transmit, const Status& status);
@@ -153,6 +157,7 @@ class Runtime {
   bool leaves_ = false;  // the core has said so
   Status broken_;        // not ok: DataService::fenced_by, or the core has said so
   std::atomic<bool> told_broken_{false};
+  std::atomic<bool> told_disk_full_{false};
   bool noted_open_ = false;
   // Blocks on their way from disk to peers: read, then sent from here.
   std::deque<Transmit> to_send_;
