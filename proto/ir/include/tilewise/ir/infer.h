@@ -62,7 +62,7 @@ Result<Inferred> infer_scan(const Source& a, ReduceKind kind, int axis);
 // `tf32`: MatmulAttrs; kInvalidArgument for other dtypes than float32.
 Result<Inferred> infer_matmul(const Source& a, const Source& b, std::int64_t k_parts = 0, bool tf32 = false);
 
-// One dtype for all (cast first). Cuts along the axis: those of each operand, side by side.
+// One dtype for all (cast first). Cuts along the axis: those of each operand, side by side, without those between neighbours that are together no larger than the largest (of operands of one block, one of them of one element there: than 1 MiB).
 Result<Inferred> infer_concat(std::span<const Source> operands, int axis);
 Result<Inferred> infer_stack(std::span<const Source> operands, int axis);  // along a new axis
 
