@@ -1,7 +1,9 @@
 // What expressions record, and how mistakes are told.
 #include <tilewise/dtypes.h>
 
+#include <concepts>
 #include <thread>
+#include <type_traits>
 
 #include "fake_endpoint.h"
 #include "session_state.h"
@@ -17,6 +19,26 @@ std::vector<ir::Op> ops_of(World& world, const Array& a) {
   std::vector<ir::Op> ops = world.fake.last().ops;
   ops.pop_back();  // the fetch
   return ops;
+}
+
+// Nothing is assigned to what a call gives: x[0] = y would do nothing.
+static_assert(std::is_assignable_v<Array&, Array> && std::is_assignable_v<Array&, const Array&>);
+static_assert(!std::is_assignable_v<Array, Array> && !std::is_assignable_v<Array, const Array&>);
+static_assert(std::movable<Array> && std::copyable<Array> && std::swappable<Array>);
+static_assert(std::is_nothrow_move_constructible_v<Array>);
+
+TEST_CASE("arrays are values: in containers, exchanged, moved") {
+  World world;
+  Array x = world.session.zeros({2}), y = world.session.zeros({3});
+  std::swap(x, y);
+  CHECK(x.shape() == Shape{3});
+  std::vector<Array> all = {x, y};
+  all[0] = all[1];
+  all.insert(all.begin(), x);
+  all.erase(all.begin() + 1);
+  CHECK(all[0].shape() == Shape{3});
+  x = std::move(y);
+  CHECK(x.shape() == Shape{2});
 }
 
 TEST_CASE("views record nothing") {

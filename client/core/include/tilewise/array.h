@@ -52,6 +52,13 @@ class IndexTerm;
 class Array {
  public:
   Array() = default;  // names nothing (valid()); using it is kInvalidArgument
+  Array(const Array&) = default;
+  Array(Array&&) = default;
+  // Of names only: `x[0] = y` would name another array by what is gone at once, and leave x as it is. Elements are replaced by
+  // set() and set_index() (functions.h), which give a new array.
+  Array& operator=(const Array&) & = default;
+  Array& operator=(Array&&) & = default;
+  ~Array() = default;
 
   const Shape& shape() const { return view_.shape; }
   int rank() const { return view_.rank(); }
