@@ -100,6 +100,20 @@ TEST_CASE("mistakes are thrown where they are made, with shapes") {
   CHECK(world.session.state()->graph_size() == before);
 }
 
+TEST_CASE("integers have no negative powers") {
+  World world;
+  for (const DType t : {DType::kInt64, DType::kInt8, DType::kUInt8, DType::kBool}) {
+    const ArrayError e = thrown([&] { power(world.session.ones({3}, {.dtype = t}), -1); });
+    CHECK(e.code() == Errc::kInvalidArgument);
+    CHECK_MESSAGE(says(e, "power -1"), std::string(e.what()));
+  }
+  const Array i = world.session.ones({3}, {.dtype = DType::kInt64});
+  CHECK(power(i, 2).dtype() == DType::kInt64);
+  CHECK(power(i, -1.0).dtype() == DType::kFloat64);
+  CHECK(power(world.session.ones({3}), -1).dtype() == DType::kFloat64);
+  CHECK(power(2, -i).dtype() == DType::kInt64);
+}
+
 TEST_CASE("dtypes promote as in NumPy") {
   World world;
   const auto of = [&](DType t) { return world.session.zeros({3}, {.dtype = t}); };

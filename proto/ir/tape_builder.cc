@@ -265,6 +265,10 @@ TapeValue TapeBuilder::binary(TapeOp op, TapeValue a, TapeValue b) {
 
 TapeValue TapeBuilder::binary(TapeOp op, TapeValue a, const Scalar& b) {
   const DType t = scalar_dtype(dtype(a), b.kind);
+  if (op == TapeOp::kPow && is_integer(t) && b.i < 0 && !b.wide)
+    return refuse(
+        op, dtype(a),
+        ("integers to the power " + text_of(b) + " are no integers: cast to a float first").c_str());
   if (const auto settled = comparison(op, t, b, false)) return constant(*settled, DType::kBool);
   return binary(op, a, constant(b, t));
 }

@@ -199,6 +199,8 @@ TILEWISE_BINARY(operator&)  // bool: logical; integers: bits
 TILEWISE_BINARY(operator|)
 TILEWISE_BINARY(operator^)
 TILEWISE_BINARY(floor_divide)
+// Of integers: an integer, modulo 2^bits. A negative integer number as their exponent is kInvalidArgument, as in NumPy; of what is
+// negative in an array of exponents the power is 0 (1 and -1 but for bases of 1 and -1): cast to a float where that may be.
 TILEWISE_BINARY(power)
 TILEWISE_BINARY(minimum)  // propagate NaN
 TILEWISE_BINARY(maximum)
