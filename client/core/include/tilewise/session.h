@@ -11,6 +11,7 @@
 #include <tilewise/types.h>
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -165,6 +166,12 @@ class Session {
   Array from_memory(const std::vector<T>& values, const Shape& shape,
                     const MemoryOptions& options = {}) const {
     return from_memory(std::span<const T>(values), shape, options);
+  }
+  // {1.0, 2.0}: float64, {1, 2}: int32, {true}: bool, as the elements' type is. Copied, whatever the options say of an owner.
+  template <class T>
+  Array from_memory(std::initializer_list<T> values, const Shape& shape,
+                    const MemoryOptions& options = {}) const {
+    return from_memory(std::span<const T>(values.begin(), values.size()), shape, {.block = options.block});
   }
   // Which has no bools in memory: they are copied, whatever the options say of an owner.
   Array from_memory(const std::vector<bool>& values, const Shape& shape,
