@@ -30,7 +30,7 @@ TEST_CASE("maps: shapes, dtypes, and cuts of the first operand that has them") {
   const Inferred r = *add(array({1, 6}, {1, 2}), array({4, 6}, {3, 4}, DType::kFloat64, 2));
   CHECK(r.dtype == DType::kFloat64);
   CHECK(r.view == View::identity({4, 6}));
-  CHECK(r.op->space == *Grid::uniform({4, 6}, {3, 2}));
+  CHECK(r.op->space == *Grid::uniform({4, 6}, {3, 4}));
   CHECK(r.op->operands[0].view.shape == Shape{4, 6});
   CHECK(text(add(plain({3}), plain({4}))) == "shapes (3,) and (4,) do not broadcast");
 
@@ -38,6 +38,27 @@ TEST_CASE("maps: shapes, dtypes, and cuts of the first operand that has them") {
   t.view = *t.view.transpose()->slice(1, 2, std::nullopt, 2);  // (6, 3): columns 2, 4, 6
   CHECK(add(t, t)->op->space == Grid({*DimGrid::uniform(6, 3), *DimGrid::cuts(3, {0, 1})}));
   CHECK(add(t, t)->op->operands.size() == 1);  // read once
+}
+
+TEST_CASE("maps: an operand of the whole shape decides the cuts before one that is repeated to it") {
+  const Source column = array({64, 1}, {32, 1}), row = array({48}, {48}),
+               matrix = array({64, 48}, {10, 7}, DType::kFloat64, 2);
+  const auto space = [](std::initializer_list<Source> operands) {
+    return infer_map(std::vector<Source>(operands),
+                     [](TapeBuilder& t, std::span<const TapeValue> v) {
+                       TapeValue sum = v[0];
+                       for (const TapeValue& x : v.subspan(1)) sum = t.binary(TapeOp::kAdd, sum, x);
+                       return sum;
+                     })
+        ->op->space;
+  };
+  CHECK(space({column, matrix}) == matrix.grid);
+  CHECK(space({row, column, matrix}) == matrix.grid);
+  CHECK(space({column, row}) == *Grid::uniform({64, 48}, {32, 48}));
+  Source repeated = column;  // has the shape, but repeats
+  repeated.view = *column.view.broadcast_to({64, 48});
+  CHECK(space({repeated, matrix}) == matrix.grid);
+  CHECK(space({array({64, 48}, {64, 3}), matrix}) == *Grid::uniform({64, 48}, {64, 3}));
 }
 
 TEST_CASE("maps: operands the tape ignores are not read") {

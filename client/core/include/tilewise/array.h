@@ -178,7 +178,13 @@ Array Array::index(std::initializer_list<IndexTerm> terms) const {
   return index(std::span(terms.begin(), terms.size()));
 }
 
-// ---- elementwise; shapes broadcast ------------------------------------------------------------------------------------
+// ---- elementwise; shapes broadcast ---------------------------------------------------------------------------------
+//
+// Cuts of a result: those of the first operand that has the result's whole shape itself, without being repeated to it; the others are
+// copied to these cuts where theirs differ. So `0.5 * a + b` is cut as `a` is, and `column + matrix` as the matrix. Without such an operand, for
+// each dimension those of the first that has its full extent there, unless blocks became larger than the default and
+// every operand's own: then, as without any operand, the default's, which depends on shape and dtype alone (about 8 MiB a block). Reductions
+// and running sums keep their operand's cuts in what is left, roll() all of them; concat() and reblock() say theirs.
 
 #define TILEWISE_BINARY(name) \
   Array name(const Array& a, const Array& b); \
@@ -199,8 +205,8 @@ TILEWISE_BINARY(operator&)  // bool: logical; integers: bits
 TILEWISE_BINARY(operator|)
 TILEWISE_BINARY(operator^)
 TILEWISE_BINARY(floor_divide)
-// Of integers: an integer, modulo 2^bits. A negative integer number as their exponent is kInvalidArgument, as in NumPy; of what is
-// negative in an array of exponents the power is 0 (1 and -1 but for bases of 1 and -1): cast to a float where that may be.
+// Of integers: an integer, modulo 2^bits. A negative integer number as their exponent is kInvalidArgument, as in NumPy; negative
+// elements of an array of exponents, which NumPy refuses too, give 0 (bases of 1 and -1: 1 or -1): cast to a float where there may be some.
 TILEWISE_BINARY(power)
 TILEWISE_BINARY(minimum)  // propagate NaN
 TILEWISE_BINARY(maximum)
@@ -299,6 +305,8 @@ struct MatmulOptions {
 // Negative parts or more than 65,536: kInvalidArgument; several, of stacks: kUnsupported.
 Array matmul(const Array& a, const Array& b, const MatmulOptions& options = {});
 // Any number of arrays, as their common dtype; more than 64 are joined in groups first. `axis` std::nullopt: each is flattened.
+// Cuts along the axis: those of the arrays, side by side; but neighbouring blocks are joined, from the front, while they are together no
+// larger than the arrays' largest (where all are of one block, and rows among them: than 1 MiB), so that what grows step by step stays in few blocks.
 // kShapeMismatch where other extents differ, kInvalidArgument for none.
 Array concat(std::span<const Array> arrays, std::optional<int> axis = 0);
 Array stack(std::span<const Array> arrays, int axis = 0);  // along a new axis

@@ -2,8 +2,8 @@
 // dtypes, shapes, views and grids; never of the cluster (D9). Every op they return has passed verify(). Errors:
 // kShapeMismatch (shapes in the text), kInvalidArgument, kOutOfRange, kLimitExceeded, kUnsupported.
 //
-// Cuts of a result. Per dimension: the cuts that the view of the first operand with the full extent there sees (an
-// operand that merely repeats along it has none to give). Where no operand has any, and where cuts of several operands
+// Cuts of a result: those that the view of the first operand of the result's whole shape sees; without such, per dimension those of the first operand with
+// the full extent there (one that merely repeats along it has none to give). Where no operand has any, and where cuts of several operands
 // together would make blocks larger than both the default and every operand's own, those of Grid::by_default.
 #pragma once
 #include <tilewise/ir/geometry.h>
