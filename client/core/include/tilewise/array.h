@@ -1,7 +1,8 @@
 // Arrays: small values that name a node of their session's graph, seen through a view.
 //
-// Nothing is computed until somebody asks: get(), item(), persist(), save_npy() or Session::compute(). Mistakes of shape,
-// dtype, axis and grid are thrown as ArrayError by the call that makes them, with the shapes in the text. All functions
+// Nothing is computed until somebody asks: get(), item(), persist(), save_npy() or Session::compute(). Each asks for all that is not persisted
+// anew, so a loop that calls item() of what it has not persisted runs its past each time. One request takes at most 65,536 ops
+// (kLimitExceeded): long loops persist() on their way. Mistakes of shape, dtype, axis and grid are thrown as ArrayError by the call that makes them, with the shapes in the text. All functions
 // are thread-safe; one Array object is not to be assigned while another thread reads it.
 //
 // Typing follows NumPy and the Array API standard: ir/tape_builder.h has the exact rules.
@@ -124,7 +125,7 @@ class Array {
   // std::complex<float> or <double> (another: kInvalidArgument, astype first). Failures throw their root
   // cause; a timeout cancels.
   template <class T> std::vector<T> get(const WaitOptions& options = {}) const;
-  // The one element of an array of size 1.
+  // The one element of an array of size 1. Computes what it is made of from what is persisted on, each time.
   template <class T> T item(const WaitOptions& options = {}) const;
   // Computes the array and keeps it in the cluster until its last handle goes. Later expressions start from it. For
   // views: what they show is copied first, and kept as `*this`.

@@ -22,7 +22,9 @@ namespace tilewise {
 
 struct SessionOptions {
   std::string name = {};   // for people
-  std::uint64_t seed = 0;  // of random arrays without a seed of their own
+  // Of random arrays without a seed of their own. It is the same for all sessions that do not say another: each run of a program
+  // has the same random numbers.
+  std::uint64_t seed = 0;
   // Share of devices that several sessions use at once, beside the others' weights: 200 gets twice the device time of 100.
   // 1 to 10,000; kInvalidArgument from whatever computes, otherwise.
   std::uint32_t weight = 100;
@@ -99,7 +101,8 @@ template <class T> struct HostBuffer {
   MdSpan<T> view() const { return MdSpan<T>(values.data(), shape); }
 };
 
-// Random arrays. Element i of a stream is the same number whatever the block grid and the cluster.
+// Random arrays. Element i of a stream is the same number whatever the block grid and the cluster. Nothing is drawn from the
+// machine: without SessionOptions::seed and RandomOptions::seed all sessions, and all runs, have the same numbers.
 class Random {
  public:
   // Uniform in [low, high), the bounds rounded to the dtype; never `high` itself, but where no number of the dtype lies between
