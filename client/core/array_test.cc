@@ -41,6 +41,37 @@ TEST_CASE("arrays are values: in containers, exchanged, moved") {
   CHECK(x.shape() == Shape{2});
 }
 
+template <class T>
+concept AddsTo = requires(T&& t, const Array& a) {
+  std::forward<T>(t) += a;
+};
+static_assert(AddsTo<Array&> && !AddsTo<Array> && !AddsTo<const Array&>);
+
+TEST_CASE("an array that something is added to is another one; other names keep the old one") {
+  World world;
+  Array x = world.session.ones({4}, {.dtype = DType::kInt64});
+  const Array old = x;
+  x += 1;
+  x -= old;
+  x *= world.session.ones({3, 1}, {.dtype = DType::kInt64});
+  CHECK(x.shape() == Shape{3, 4});
+  CHECK(x.dtype() == DType::kInt64);
+  x /= 2;
+  CHECK(x.dtype() == DType::kFloat64);
+  CHECK(old.shape() == Shape{4});
+}
+
+TEST_CASE("functions of the members' names") {
+  World world;
+  const Array x = world.session.ones({2, 1, 3});
+  CHECK(reshape(x, {3, -1}).shape() == Shape{3, 2});
+  CHECK(transpose(x).shape() == Shape{3, 1, 2});
+  CHECK(transpose(x, {1, 0, 2}).shape() == Shape{1, 2, 3});
+  CHECK(squeeze(x).shape() == Shape{2, 3});
+  CHECK(expand_dims(x, -1).shape() == Shape{2, 1, 3, 1});
+  CHECK(broadcast_to(x, {2, 5, 3}).shape() == Shape{2, 5, 3});
+}
+
 TEST_CASE("views record nothing") {
   World world;
   const Array x = world.session.zeros({10, 4, 1}, {.block = {5, 2, 1}});

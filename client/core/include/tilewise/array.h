@@ -223,6 +223,16 @@ TILEWISE_BINARY(logical_or)
 TILEWISE_BINARY(logical_xor)
 #undef TILEWISE_BINARY
 
+// `a = a + b`: `a` names a new array from then on, of the dtype and shape that a + b has; other names of the old one keep it.
+#define TILEWISE_ASSIGNING(op) \
+  inline Array& operator op##=(Array& a, const Array& b) { return a = a op b; } \
+  inline Array& operator op##=(Array& a, const Scalar& b) { return a = a op b; }
+TILEWISE_ASSIGNING(+)
+TILEWISE_ASSIGNING(-)
+TILEWISE_ASSIGNING(*)
+TILEWISE_ASSIGNING(/)
+#undef TILEWISE_ASSIGNING
+
 Array operator-(const Array& a);
 Array operator!(const Array& a);  // logical not: bool
 Array operator~(const Array& a);  // bits; of bool: not
@@ -263,7 +273,16 @@ Array real(const Array& a);      // of complex numbers: the parts' dtype
 Array imag(const Array& a);      // of real numbers: zeros
 Array complex(const Array& real_part,
               const Array& imaginary_part);  // complex64 from float32, else complex128
+Array angle(const Array& a);                 // atan2(imag, real): of real numbers 0 or pi
 inline Array astype(const Array& a, DType dtype) { return a.astype(dtype); }
+
+// The members of these names.
+inline Array reshape(const Array& a, std::span<const std::int64_t> shape) { return a.reshape(shape); }
+inline Array reshape(const Array& a, std::initializer_list<std::int64_t> shape) { return a.reshape(shape); }
+inline Array transpose(const Array& a, std::initializer_list<int> axes = {}) { return a.permute(axes); }
+inline Array expand_dims(const Array& a, int axis) { return a.expand_dims(axis); }
+inline Array squeeze(const Array& a, const Axes& axes = {}) { return a.squeeze(axes); }
+inline Array broadcast_to(const Array& a, const Shape& shape) { return a.broadcast_to(shape); }
 
 // condition ? a : b, element by element; condition is bool.
 Array where(const Array& condition, const Array& a, const Array& b);

@@ -21,7 +21,7 @@
 namespace tilewise {
 
 struct SessionOptions {
-  std::string name = {};   // for people
+  std::string name = {};  // for people
   // Of random arrays without a seed of their own. It is the same for all sessions that do not say another: each run of a program
   // has the same random numbers.
   std::uint64_t seed = 0;
