@@ -1,7 +1,9 @@
 // What expressions record, and how mistakes are told.
 #include <tilewise/dtypes.h>
 
+#include <concepts>
 #include <thread>
+#include <type_traits>
 
 #include "fake_endpoint.h"
 #include "session_state.h"
@@ -17,6 +19,57 @@ std::vector<ir::Op> ops_of(World& world, const Array& a) {
   std::vector<ir::Op> ops = world.fake.last().ops;
   ops.pop_back();  // the fetch
   return ops;
+}
+
+// Nothing is assigned to what a call gives: x[0] = y would do nothing.
+static_assert(std::is_assignable_v<Array&, Array> && std::is_assignable_v<Array&, const Array&>);
+static_assert(!std::is_assignable_v<Array, Array> && !std::is_assignable_v<Array, const Array&>);
+static_assert(std::movable<Array> && std::copyable<Array> && std::swappable<Array>);
+static_assert(std::is_nothrow_move_constructible_v<Array>);
+
+TEST_CASE("arrays are values: in containers, exchanged, moved") {
+  World world;
+  Array x = world.session.zeros({2}), y = world.session.zeros({3});
+  std::swap(x, y);
+  CHECK(x.shape() == Shape{3});
+  std::vector<Array> all = {x, y};
+  all[0] = all[1];
+  all.insert(all.begin(), x);
+  all.erase(all.begin() + 1);
+  CHECK(all[0].shape() == Shape{3});
+  x = std::move(y);
+  CHECK(x.shape() == Shape{2});
+}
+
+template <class T>
+concept AddsTo = requires(T&& t, const Array& a) {
+  std::forward<T>(t) += a;
+};
+static_assert(AddsTo<Array&> && !AddsTo<Array> && !AddsTo<const Array&>);
+
+TEST_CASE("an array that something is added to is another one; other names keep the old one") {
+  World world;
+  Array x = world.session.ones({4}, {.dtype = DType::kInt64});
+  const Array old = x;
+  x += 1;
+  x -= old;
+  x *= world.session.ones({3, 1}, {.dtype = DType::kInt64});
+  CHECK(x.shape() == Shape{3, 4});
+  CHECK(x.dtype() == DType::kInt64);
+  x /= 2;
+  CHECK(x.dtype() == DType::kFloat64);
+  CHECK(old.shape() == Shape{4});
+}
+
+TEST_CASE("functions of the members' names") {
+  World world;
+  const Array x = world.session.ones({2, 1, 3});
+  CHECK(reshape(x, {3, -1}).shape() == Shape{3, 2});
+  CHECK(transpose(x).shape() == Shape{3, 1, 2});
+  CHECK(transpose(x, {1, 0, 2}).shape() == Shape{1, 2, 3});
+  CHECK(squeeze(x).shape() == Shape{2, 3});
+  CHECK(expand_dims(x, -1).shape() == Shape{2, 1, 3, 1});
+  CHECK(broadcast_to(x, {2, 5, 3}).shape() == Shape{2, 5, 3});
 }
 
 TEST_CASE("views record nothing") {
@@ -76,6 +129,20 @@ TEST_CASE("mistakes are thrown where they are made, with shapes") {
   check(thrown([&] { world.session.random.integers(5, 5, {3}); }), Errc::kInvalidArgument, {"[5, 5)"});
   check(thrown([&] { x.named(std::string(300, 'x')); }), Errc::kLimitExceeded, {"300 bytes"});
   CHECK(world.session.state()->graph_size() == before);
+}
+
+TEST_CASE("integers have no negative powers") {
+  World world;
+  for (const DType t : {DType::kInt64, DType::kInt8, DType::kUInt8, DType::kBool}) {
+    const ArrayError e = thrown([&] { power(world.session.ones({3}, {.dtype = t}), -1); });
+    CHECK(e.code() == Errc::kInvalidArgument);
+    CHECK_MESSAGE(says(e, "power -1"), std::string(e.what()));
+  }
+  const Array i = world.session.ones({3}, {.dtype = DType::kInt64});
+  CHECK(power(i, 2).dtype() == DType::kInt64);
+  CHECK(power(i, -1.0).dtype() == DType::kFloat64);
+  CHECK(power(world.session.ones({3}), -1).dtype() == DType::kFloat64);
+  CHECK(power(2, -i).dtype() == DType::kInt64);
 }
 
 TEST_CASE("dtypes promote as in NumPy") {

@@ -41,6 +41,13 @@ inline Grid computed_cuts(const Array& x) {
       .op->space;
 }
 
+// A join (of two or more) whose result has these cuts instead: its copy reads what each block is made of.
+inline ir::Inferred cut_as(ir::Inferred joined, Grid grid) {
+  joined.op->space = std::move(grid);
+  joined.op->outputs[0].grid = joined.op->space;
+  return joined;
+}
+
 // Uniform cuts as the user gave them; nothing: the default.
 inline std::optional<Grid> grid_of(const Shape& shape, const Shape& block) {
   if (block.empty()) return std::nullopt;

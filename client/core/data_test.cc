@@ -533,6 +533,20 @@ TEST_CASE("a single value is a constant, not a transfer") {
   CHECK(s.ops[0].outputs[0].dtype == DType::kFloat32);
 }
 
+TEST_CASE("values in braces have their elements' dtype") {
+  World world;
+  const Session& s = world.session;
+  CHECK(s.from_memory({1.0, 2.0}, {2}).dtype() == DType::kFloat64);
+  CHECK(s.from_memory({1.0f, 2.0f}, {2}).dtype() == DType::kFloat32);
+  CHECK(s.from_memory({1, 2, 3, 4}, {2, 2}).dtype() == DType::kInt32);
+  CHECK(s.from_memory({std::int64_t{1}, std::int64_t{2}}, {2}).dtype() == DType::kInt64);
+  CHECK(s.from_memory({true, false}, {2}).dtype() == DType::kBool);
+  CHECK(s.from_memory({1.0, 2.0, 3.0}, {3}, {.block = {2}}).grid().counts() == Shape{2});
+  CHECK(s.from_memory<float>({1, 2}, {2}).dtype() == DType::kFloat32);
+  CHECK(s.from_memory(std::vector<bool>{true}, {1}).dtype() == DType::kBool);
+  CHECK(thrown([&] { s.from_memory({1.0, 2.0}, {3}); }).code() == Errc::kShapeMismatch);
+}
+
 TEST_CASE("shapes that do not fit their values are refused") {
   World world;
   const ArrayError e = thrown([&] { world.session.from_memory(std::vector<double>(5), {2, 3}); });

@@ -1,4 +1,5 @@
 #include <tilewise/functions.h>
+#include <tilewise/session.h>
 
 #include <algorithm>
 #include <limits>
@@ -29,6 +30,28 @@ Array clip(const Array& a, const Bound& low, const Bound& high) {
   if (high.number()) out = minimum(out, *high.number());
   if (high.array().valid()) out = minimum(out, high.array());
   return out;
+}
+
+// ---- comparisons -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Array both_nan(const Array& a, const Array& b) { return isnan(a) & isnan(b); }
+
+}  // namespace
+
+Array isclose(const Array& a, const Array& b, const Closeness& closeness) {
+  const bool exact = !ir::is_floating(b.dtype()) && !ir::is_complex(b.dtype());
+  const Array to = exact ? b.astype(DType::kFloat64) : b;
+  const Array out = ((abs(a - to) <= closeness.atol + closeness.rtol * abs(to)) & isfinite(to)) | (a == to);
+  return closeness.equal_nan ? out | both_nan(a, to) : out;
+}
+Array allclose(const Array& a, const Array& b, const Closeness& closeness) {
+  return all(isclose(a, b, closeness));
+}
+Array array_equal(const Array& a, const Array& b, bool equal_nan) {
+  if (a.shape() != b.shape()) return Session(Access::handle(a).session).full({}, false);
+  return all(equal_nan ? (a == b) | both_nan(a, b) : a == b);
 }
 
 // ---- statistics --------------------------------------------------------------------------------------------------------

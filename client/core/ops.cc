@@ -137,6 +137,7 @@ TILEWISE_UNARY(isfinite, kIsFinite)
 Array square(const Array& a) { return a * a; }
 Array reciprocal(const Array& a) { return 1 / a; }
 Array positive(const Array& a) { return a; }
+Array angle(const Array& a) { return atan2(imag(a), real(a)); }
 Array complex(const Array& re, const Array& im) { return binary(TapeOp::kComplex, re, im); }
 
 Array where(const Array& condition, const Array& a, const Array& b) {

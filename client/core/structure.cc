@@ -15,8 +15,10 @@ namespace {
 using client::Access;
 using client::axes_of;
 using client::axis_of;
+using client::computed_cuts;
 using client::extent;
 using client::refuse;
+using client::value_or_throw;
 using ir::TapeBuilder;
 using ir::TapeOp;
 using ir::TapeValue;
@@ -87,7 +89,7 @@ Array flip(const Array& a, const Axes& axes) {
 
 std::vector<Array> broadcast_arrays(const std::vector<Array>& arrays) {
   Shape shape;
-  for (const Array& a : arrays) shape = client::value_or_throw(ir::broadcast(shape, a.shape()));
+  for (const Array& a : arrays) shape = value_or_throw(ir::broadcast(shape, a.shape()));
   std::vector<Array> out;
   for (const Array& a : arrays) out.push_back(a.broadcast_to(shape));
   return out;
@@ -114,11 +116,15 @@ std::vector<Array> meshgrid(const std::vector<Array>& vectors, std::string_view 
 
 namespace {
 
+// In the blocks of what is computed from `a`, whatever pieces they are made of: so an expression of an array and its rolls is of
+// one cut, and in a loop stays so.
 Array roll_axis(const Array& a, std::int64_t shift, int axis) {
   const std::int64_t n = extent(a, axis);
   const std::int64_t by = n == 0 ? 0 : (shift % n + n) % n;
   if (by == 0) return a;
-  return concat({a.slice(axis, n - by), a.slice(axis, 0, n - by)}, axis);
+  const std::vector<ir::Source> parts =
+      Access::sources(std::vector{a.slice(axis, n - by), a.slice(axis, 0, n - by)});
+  return Access::record(a, client::cut_as(value_or_throw(ir::infer_concat(parts, axis)), computed_cuts(a)));
 }
 
 // `a`, or flattened where no axis is given; and the axis.
@@ -161,7 +167,7 @@ Array repeat(const Array& a, std::int64_t count, std::optional<int> axis) {
   if (count < 0) refuse(Errc::kInvalidArgument, "repeat " + std::to_string(count) + " times", a);
   Shape shape = from.shape();
   shape[static_cast<std::size_t>(along)] =
-      client::value_or_throw(ir::checked_volume(Shape{extent(from, along), count}));
+      value_or_throw(ir::checked_volume(Shape{extent(from, along), count}));
   if (from.rank() == limits::kMaxRank) {
     // No room for a dimension more: two neighbours that stay as they are become one meanwhile, if possible for nothing.
     int merged = along >= 2 ? 0 : from.rank() - 2;
@@ -230,13 +236,12 @@ Array copies(const Array& a, int d, std::int64_t count, std::int64_t block) {
   }
   if (parts.size() == 1) return a;
   const std::vector<ir::Source> sources = Access::sources(parts);
-  ir::Inferred joined = client::value_or_throw(ir::infer_concat(sources, d));
+  ir::Inferred joined = value_or_throw(ir::infer_concat(sources, d));
   if (block > 0) {
     std::vector<ir::DimGrid> dims = joined.op->space.dims();
     ir::DimGrid& along = dims[static_cast<std::size_t>(d)];
-    along = client::value_or_throw(ir::DimGrid::uniform(along.extent(), block));
-    joined.op->space = Grid(std::move(dims));
-    joined.op->outputs[0].grid = joined.op->space;
+    along = value_or_throw(ir::DimGrid::uniform(along.extent(), block));
+    joined = client::cut_as(std::move(joined), Grid(std::move(dims)));
   }
   return Access::record(a, std::move(joined));
 }
@@ -256,14 +261,13 @@ Array tile(const Array& a, const std::vector<std::int64_t>& counts) {
       out = out.slice(d, 0, 0);
       continue;
     }
-    client::value_or_throw(ir::checked_volume(Shape{n, count}));
+    value_or_throw(ir::checked_volume(Shape{n, count}));
     // Blocks stay as they are; of something short that is not cut along d, several copies make one.
-    const ir::Source pair[] = {Access::source(out), Access::source(out)};
-    const Grid cut = client::value_or_throw(ir::infer_concat(pair, d)).op->space;
+    const Grid cut = computed_cuts(out);
     const std::int64_t bytes = std::max<std::int64_t>(1, client::block_volume(cut)) *
                                static_cast<std::int64_t>(ir::size_of(out.dtype()));
     const std::int64_t shared = std::clamp<std::int64_t>(kSharedBytes / bytes, 1, count);
-    out = copies(out, d, count, cut.dim(d).count() == 2 ? n * shared : 0);
+    out = copies(out, d, count, cut.dim(d).count() == 1 ? n * shared : 0);
   }
   return out;
 }

@@ -31,6 +31,14 @@ Result<Inferred> inferred(Op op, std::span<const Source> operands) {
 Result<Grid> result_grid(std::span<const Source> operands, const Shape& shape, std::size_t element_bytes) {
   TW_ASSIGN(const Grid standard, Grid::by_default(shape, element_bytes));
   const int rank = static_cast<int>(shape.size());
+  // A column in the default's cuts must not decide those of a matrix that is added to it.
+  const auto whole = [&](const Source& s) {
+    bool all = s.shape() == shape;
+    for (int d = 0; all && d < rank; ++d) all = shape[d] <= 1 || s.view.source_of(d);
+    return all;
+  };
+  if (const auto at = std::find_if(operands.begin(), operands.end(), whole); at != operands.end())
+    operands = operands.subspan(static_cast<std::size_t>(at - operands.begin()), 1);
   std::vector<DimGrid> dims;
   const Source* last = nullptr;  // whose cuts were taken; null: the default's
   bool any = false, mixed = false;

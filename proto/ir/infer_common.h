@@ -6,6 +6,8 @@
 namespace tilewise::ir {
 
 constexpr std::int64_t kDefaultBlockBytes = std::int64_t{8} << 20;
+constexpr std::int64_t kSharedBlockBytes = std::int64_t{1}
+                                           << 20;  // up to which rows are joined into one block
 
 // The op, verified, seen whole through its first output.
 Result<Inferred> inferred(Op op, std::span<const Source> operands);

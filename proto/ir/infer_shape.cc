@@ -126,16 +126,30 @@ Op copy_op(const Source& a, const Grid& grid) {
   return op;
 }
 
-// Cuts of a concatenation along its axis: those of each operand, or nothing past the limit.
-std::optional<DimGrid> joined_cuts(std::span<const Source> operands, int axis) {
+// Cuts of a concatenation along its axis: those of each operand, side by side, or nothing past the limit. Neighbours become one
+// block while they are not larger than the largest of all, so that an array which grows by a row a step, or has its edges
+// put on and cut off again, does not end in blocks of one row.
+std::optional<DimGrid> joined_cuts(std::span<const Source> operands, int axis, std::int64_t shared) {
+  std::vector<DimGrid> cuts;
+  std::int64_t most = 0, count = 0;
+  bool cut = false, single = false;
+  for (const Source& s : operands) {
+    std::optional<DimGrid> own = Walk::of(s.view, s.grid, axis).cuts();
+    if (!own) return std::nullopt;
+    count += own->count();
+    cut |= own->count() > 1;
+    single |= own->extent() == 1;
+    most = std::max(most, own->max_size());
+    cuts.push_back(std::move(*own));
+  }
+  if (count > limits::kMaxExplicitCuts) return std::nullopt;
+  if (!cut && single) most = std::max(most, shared);  // a row is no block that somebody chose
   std::vector<std::int64_t> starts;
   std::int64_t at = 0;
-  for (const Source& s : operands) {
-    const std::optional<DimGrid> cuts = Walk::of(s.view, s.grid, axis).cuts();
-    if (!cuts || static_cast<std::int64_t>(starts.size()) + cuts->count() > limits::kMaxExplicitCuts)
-      return std::nullopt;
-    for (std::int64_t i = 0; i < cuts->count(); ++i) starts.push_back(at + cuts->begin(i));
-    at += cuts->extent();
+  for (const DimGrid& own : cuts) {
+    for (std::int64_t i = 0; i < own.count(); ++i)
+      if (starts.empty() || at + own.end(i) - starts.back() > most) starts.push_back(at + own.begin(i));
+    at += own.extent();
   }
   Result<DimGrid> grid = DimGrid::cuts(at, std::move(starts));
   return grid ? std::optional(std::move(*grid)) : std::nullopt;
@@ -314,7 +328,12 @@ Result<Inferred> infer_concat(std::span<const Source> operands, int axis) {
   TW_ASSIGN(const Grid standard, Grid::by_default(shape, size_of(first.dtype)));
   TW_ASSIGN(const Grid others, result_grid(operands.first(1), first.shape(), size_of(first.dtype)));
   std::vector<DimGrid> dims = others.dims();
-  dims[static_cast<std::size_t>(axis)] = joined_cuts(operands, axis).value_or(standard.dim(axis));
+  std::int64_t slice_bytes =
+      static_cast<std::int64_t>(size_of(first.dtype));  // of a block, one element along the axis
+  for (int d = 0; d < rank; ++d)
+    if (d != axis) slice_bytes *= std::max<std::int64_t>(1, dims[static_cast<std::size_t>(d)].max_size());
+  dims[static_cast<std::size_t>(axis)] =
+      joined_cuts(operands, axis, kSharedBlockBytes / slice_bytes).value_or(standard.dim(axis));
   op.space = Grid(std::move(dims));
   op.outputs = {{0, first.dtype, op.space}};
   op.attrs = std::move(attrs);

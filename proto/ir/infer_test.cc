@@ -30,7 +30,7 @@ TEST_CASE("maps: shapes, dtypes, and cuts of the first operand that has them") {
   const Inferred r = *add(array({1, 6}, {1, 2}), array({4, 6}, {3, 4}, DType::kFloat64, 2));
   CHECK(r.dtype == DType::kFloat64);
   CHECK(r.view == View::identity({4, 6}));
-  CHECK(r.op->space == *Grid::uniform({4, 6}, {3, 2}));
+  CHECK(r.op->space == *Grid::uniform({4, 6}, {3, 4}));
   CHECK(r.op->operands[0].view.shape == Shape{4, 6});
   CHECK(text(add(plain({3}), plain({4}))) == "shapes (3,) and (4,) do not broadcast");
 
@@ -38,6 +38,27 @@ TEST_CASE("maps: shapes, dtypes, and cuts of the first operand that has them") {
   t.view = *t.view.transpose()->slice(1, 2, std::nullopt, 2);  // (6, 3): columns 2, 4, 6
   CHECK(add(t, t)->op->space == Grid({*DimGrid::uniform(6, 3), *DimGrid::cuts(3, {0, 1})}));
   CHECK(add(t, t)->op->operands.size() == 1);  // read once
+}
+
+TEST_CASE("maps: an operand of the whole shape decides the cuts before one that is repeated to it") {
+  const Source column = array({64, 1}, {32, 1}), row = array({48}, {48}),
+               matrix = array({64, 48}, {10, 7}, DType::kFloat64, 2);
+  const auto space = [](std::initializer_list<Source> operands) {
+    return infer_map(std::vector<Source>(operands),
+                     [](TapeBuilder& t, std::span<const TapeValue> v) {
+                       TapeValue sum = v[0];
+                       for (const TapeValue& x : v.subspan(1)) sum = t.binary(TapeOp::kAdd, sum, x);
+                       return sum;
+                     })
+        ->op->space;
+  };
+  CHECK(space({column, matrix}) == matrix.grid);
+  CHECK(space({row, column, matrix}) == matrix.grid);
+  CHECK(space({column, row}) == *Grid::uniform({64, 48}, {32, 48}));
+  Source repeated = column;  // has the shape, but repeats
+  repeated.view = *column.view.broadcast_to({64, 48});
+  CHECK(space({repeated, matrix}) == matrix.grid);
+  CHECK(space({array({64, 48}, {64, 3}), matrix}) == *Grid::uniform({64, 48}, {64, 3}));
 }
 
 TEST_CASE("maps: operands the tape ignores are not read") {
@@ -165,7 +186,7 @@ TEST_CASE("products: vectors, matrices, and shapes in the text") {
 TEST_CASE("joining: shapes, dtypes, cuts side by side") {
   const Source a = array({4, 3}, {3, 3}), b = array({5, 3}, {2, 3}, DType::kFloat64, 2);
   const Source both[] = {a, b};
-  CHECK(infer_concat(both, 0)->op->space.dim(0) == *DimGrid::cuts(9, {0, 3, 4, 6, 8}));
+  CHECK(infer_concat(both, 0)->op->space.dim(0) == *DimGrid::cuts(9, {0, 3, 6}));  // 3, 1 and 2, 2, 1
   CHECK(infer_concat(both, -2)->view.shape == Shape{9, 3});
   CHECK(text(infer_concat(both, 1)) == "concat along axis 1: float64 (4, 3) and float64 (5, 3)");
   CHECK(infer_concat(both, 2).error().code == Errc::kOutOfRange);
@@ -179,6 +200,30 @@ TEST_CASE("joining: shapes, dtypes, cuts side by side") {
   const std::vector<Source> most(limits::kMaxOperands, a), more(limits::kMaxOperands + 1, a);
   CHECK(infer_concat(most, 0).has_value());
   CHECK(infer_concat(more, 0).error().code == Errc::kLimitExceeded);
+}
+
+TEST_CASE("neighbours are joined while they are no larger than the largest block of those that are joined") {
+  const auto cuts = [](std::initializer_list<Source> parts) {
+    return infer_concat(std::vector<Source>(parts), 0)->op->space.dim(0);
+  };
+  const Source a = array({40, 3}, {10, 3}), row = array({1, 3}, {1, 3}), tall = array({25, 3}, {5, 3});
+  CHECK(cuts({a, row}) == *DimGrid::uniform(41, 10));
+  CHECK(cuts({row, a, row}) == *DimGrid::uniform(42, 10, 9));
+  CHECK(cuts({a, tall}) == *DimGrid::cuts(65, {0, 10, 20, 30, 40, 50, 60}));
+  // Of one block each, with rows among them: up to a MiB. Panels stay what they are.
+  const Source panel = array({4, 3}, {4, 3});
+  CHECK(cuts({panel, panel, panel}).count() == 3);
+  CHECK(cuts({row, row, row}) == DimGrid::whole(3));
+  const Source long_row = array({1, 100'000}, {1, 100'000}, DType::kFloat64, 2);  // 0.8 MB
+  CHECK(cuts({long_row, long_row}).count() == 2);
+  // N times a row more: of two neighbours the sum is larger than the largest.
+  DimGrid along = DimGrid::whole(1);
+  for (int i = 1; i < 1000; ++i) {
+    const Source grown = Source::of(1, DType::kFloat64, Grid({along, DimGrid::whole(20'000)}));
+    along = cuts({grown, array({1, 20'000}, {1, 20'000})});
+    CHECK(along.count() <= 2 * (i + 1) / along.max_size() + 1);
+  }
+  CHECK(along.max_size() == 6);  // of 160,000 bytes
 }
 
 TEST_CASE("reshape: views where extents of one come and go, runs of C order elsewhere") {

@@ -63,6 +63,16 @@ std::string text_of(const Scalar& v) {
   return v.wide ? std::to_string(static_cast<std::uint64_t>(v.i)) : std::to_string(v.i);
 }
 
+// What a comparison with an integer that dtype `t` does not have says of all elements; nothing where they decide.
+std::optional<bool> comparison(TapeOp op, DType t, const Scalar& v, bool scalar_first) {
+  const auto info = iinfo(t);
+  if (!is_comparison(op) || !info || v.kind != ScalarKind::kInt || in_range(v, *info)) return std::nullopt;
+  if (op == TapeOp::kEq || op == TapeOp::kNe) return op == TapeOp::kNe;
+  const bool scalar_less = v.i < 0 && !v.wide;  // than any element
+  const bool first_less = scalar_less == scalar_first;
+  return first_less == (op == TapeOp::kLt || op == TapeOp::kLe);
+}
+
 }  // namespace
 
 DType common_dtype(DType a, DType b) {
@@ -254,11 +264,19 @@ TapeValue TapeBuilder::binary(TapeOp op, TapeValue a, TapeValue b) {
 }
 
 TapeValue TapeBuilder::binary(TapeOp op, TapeValue a, const Scalar& b) {
-  return binary(op, a, constant(b, scalar_dtype(dtype(a), b.kind)));
+  const DType t = scalar_dtype(dtype(a), b.kind);
+  if (op == TapeOp::kPow && is_integer(t) && b.i < 0 && !b.wide)
+    return refuse(
+        op, dtype(a),
+        ("integers to the power " + text_of(b) + " are no integers: cast to a float first").c_str());
+  if (const auto settled = comparison(op, t, b, false)) return constant(*settled, DType::kBool);
+  return binary(op, a, constant(b, t));
 }
 
 TapeValue TapeBuilder::binary(TapeOp op, const Scalar& a, TapeValue b) {
-  return binary(op, constant(a, scalar_dtype(dtype(b), a.kind)), b);
+  const DType t = scalar_dtype(dtype(b), a.kind);
+  if (const auto settled = comparison(op, t, a, true)) return constant(*settled, DType::kBool);
+  return binary(op, constant(a, t), b);
 }
 
 TapeValue TapeBuilder::where(TapeValue condition, TapeValue a, TapeValue b) {

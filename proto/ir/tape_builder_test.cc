@@ -89,6 +89,48 @@ TEST_CASE("scalars adopt the array's dtype where their kind permits") {
   CHECK(ok.finish(ok.binary(TapeOp::kAdd, ok.load(0, I4), (std::int64_t{1} << 31) - 1)).has_value());
 }
 
+TEST_CASE("a comparison with an integer that the dtype does not have is a constant") {
+  const auto answer = [](TapeOp op, DType t, const Scalar& v, bool scalar_first) {
+    TapeBuilder b;
+    const TapeValue x = b.load(0, t);
+    const Result<Tape> tape = b.finish(scalar_first ? b.binary(op, v, x) : b.binary(op, x, v));
+    REQUIRE(tape.has_value());
+    REQUIRE(tape->code.size() == 1);
+    REQUIRE(tape->code[0].op == TapeOp::kConst);
+    REQUIRE(tape->result() == DType::kBool);
+    return tape->code[0].imm_i != 0;
+  };
+  struct Beyond {
+    DType dtype;
+    Scalar value;
+    bool above;
+  };
+  const Beyond all[] = {{DType::kUInt8, 300, true},
+                        {DType::kUInt8, -1, false},
+                        {DType::kInt8, 128, true},
+                        {DType::kInt8, -129, false},
+                        {DType::kUInt64, -1, false},
+                        {DType::kInt64, ~std::uint64_t{0}, true},
+                        {DType::kInt32, std::int64_t{1} << 40, true},
+                        {DType::kBool, std::uint64_t{1} << 63, true}};
+  for (const auto& [dtype, value, above] : all)
+    for (const bool first : {false, true}) {
+      INFO(name_of(dtype), " ", above, " ", first);
+      const bool less = above != first;  // the left side than the right one
+      CHECK(answer(TapeOp::kEq, dtype, value, first) == false);
+      CHECK(answer(TapeOp::kNe, dtype, value, first) == true);
+      CHECK(answer(TapeOp::kLt, dtype, value, first) == less);
+      CHECK(answer(TapeOp::kLe, dtype, value, first) == less);
+      CHECK(answer(TapeOp::kGt, dtype, value, first) == !less);
+      CHECK(answer(TapeOp::kGe, dtype, value, first) == !less);
+    }
+  TapeBuilder b;  // what the dtype has is compared
+  CHECK(b.finish(b.binary(TapeOp::kLe, b.load(0, DType::kUInt8), 255))->code.size() == 3);
+  TapeBuilder sums;
+  CHECK(sums.finish(sums.binary(TapeOp::kAdd, sums.load(0, DType::kUInt8), 300)).error().code ==
+        Errc::kOutOfRange);
+}
+
 TEST_CASE("unary operations") {
   const auto unary = [](TapeOp op, DType a) {
     TapeBuilder t;

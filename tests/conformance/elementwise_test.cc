@@ -286,3 +286,21 @@ TEST_CASE("each function of complex numbers is the one it is called") {
       CHECK(std::abs(powers[i] - std::pow(values[i], 1.5)) <= 4e-15 * std::abs(powers[i]));
   }
 }
+
+TEST_CASE("integers compare with numbers that their dtype does not have") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const Array x = s.from_memory(std::vector<std::uint8_t>{0, 7, 255}, {3}, {.block = {2}});
+    const std::vector<bool> yes(3, true), no(3, false);
+    CHECK((x == 300).get<bool>() == no);
+    CHECK((x != 300).get<bool>() == yes);
+    CHECK((x < 300).get<bool>() == yes);
+    CHECK((300 <= x).get<bool>() == no);
+    CHECK((x > -1).get<bool>() == yes);
+    CHECK((-1 >= x).get<bool>() == no);
+    CHECK(where(x < 300, x, 0).get<std::uint8_t>() == std::vector<std::uint8_t>{0, 7, 255});
+    CHECK((x <= 255).get<bool>() == yes);
+  }
+}

@@ -1,6 +1,7 @@
 // Functions made of others, against plain loops, on every form of cluster; their mistakes.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -227,4 +228,87 @@ TEST_CASE("mistakes in functions made of others name what was wrong") {
   CHECK(code_of([&] { meshgrid({x}); }) == Errc::kShapeMismatch);
   CHECK(code_of([&] { var(Array()); }) == Errc::kInvalidArgument);
   CHECK(code_of([&] { var(x.astype(DType::kComplex128)); }) == Errc::kInvalidArgument);
+}
+
+TEST_CASE("close and equal arrays, as NumPy says") {
+  TestCluster cluster(kForms[1]);
+  const Session& s = cluster.session;
+  const double nan = std::nan(""), inf = HUGE_VAL;
+  const Array a = s.from_memory({1.0, 1e-9, nan, inf, -inf, inf, 100.0}, {7}, {.block = {3}});
+  const Array b = s.from_memory({1.00001, 0.0, nan, inf, inf, 1.0, 101.0}, {7}, {.block = {2}});
+  using Bools = std::vector<bool>;
+  CHECK(isclose(a, b).get<bool>() == Bools{true, true, false, true, false, false, false});
+  CHECK(isclose(a, b, {.rtol = 0.01, .equal_nan = true}).get<bool>() ==
+        Bools{true, true, true, true, false, false, true});
+  CHECK_FALSE(allclose(a, b).item<bool>());
+  CHECK(allclose(a.slice(0, 0, 2), b.slice(0, 0, 2)).item<bool>());
+  CHECK(allclose(s.from_memory({1, 2}, {2}), s.from_memory({1.0, 2.0}, {2})).item<bool>());
+  CHECK(allclose(s.from_memory({true}, {1}), s.from_memory({true}, {1})).item<bool>());
+  CHECK(allclose(complex(a[0], a[6]), complex(a[0], a[6])).item<bool>());
+  CHECK_FALSE(array_equal(a, a).item<bool>());
+  CHECK(array_equal(a, a, true).item<bool>());
+  CHECK_FALSE(array_equal(a, b, true).item<bool>());
+  CHECK_FALSE(array_equal(a, a.slice(0, 1)).item<bool>());
+  CHECK(array_equal(s.from_memory({1, 2}, {2}), s.from_memory({1.0, 2.0}, {2})).item<bool>());
+  CHECK(angle(s.from_memory({2.0, -2.0}, {2})).get<double>() ==
+        std::vector<double>{0.0, std::atan2(0.0, -1.0)});
+  CHECK(angle(complex(s.ones({}), s.ones({}))).item<double>() == std::atan2(1.0, 1.0));
+}
+
+TEST_CASE("padded: constants, edges, reflected, around; what is padded and cut keeps its cuts") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const std::int64_t m = 7, n = 11;
+    const std::vector<double> a = numbers(m * n, 4);
+    const Array x = s.from_memory(a, {m, n}, {.block = {3, 4}});
+    const auto source = [](std::string_view mode, std::int64_t i, std::int64_t extent) {
+      if (mode == "edge" || extent == 1) return std::clamp<std::int64_t>(i, 0, extent - 1);
+      if (mode == "wrap") return (i % extent + extent) % extent;
+      const std::int64_t turn = 2 * (extent - 1), at = (i % turn + turn) % turn;
+      return std::min(at, turn - at);
+    };
+    struct Ends {
+      std::int64_t top, bottom, left, right;
+    };
+    for (const auto& [top, bottom, left, right] :
+         {Ends{1, 1, 1, 1}, Ends{0, 2, 3, 0}, Ends{6, 7, 11, 12}, Ends{20, 9, 0, 35}, Ends{0, 0, 300, 1}})
+      for (const char* mode : {"constant", "edge", "reflect", "wrap"}) {
+        INFO(mode, " ", top, " ", bottom, " ", left, " ", right);
+        std::vector<double> want;
+        for (std::int64_t i = -top; i < m + bottom; ++i)
+          for (std::int64_t j = -left; j < n + right; ++j) {
+            const bool inside = i >= 0 && i < m && j >= 0 && j < n;
+            want.push_back(mode == std::string_view("constant") && !inside
+                               ? 2.5
+                               : a[static_cast<std::size_t>(source(mode, i, m) * n + source(mode, j, n))]);
+          }
+        const Array p = pad(x, {{top, bottom}, {left, right}}, mode, 2.5);
+        REQUIRE(p.shape() == Shape{m + top + bottom, n + left + right});
+        CHECK(p.get<double>() == want);
+      }
+    CHECK(pad(x, 2).get<double>() == pad(x, {{2, 2}}).get<double>());
+    CHECK(pad(x.slice(0, 2, 3), 2, "reflect").slice(1, 2, -2).get<double>() ==
+          tile(x.slice(0, 2, 3), {5, 1}).get<double>());
+    CHECK(pad(s.zeros({0, 2}), {{1, 2}, {0, 0}}, "constant", 3).get<double>() == std::vector<double>(6, 3.0));
+    CHECK(pad(s.full({}, 4.0), 3).item<double>() == 4.0);
+    CHECK(pad(x, 1, "edge").slice(0, 1, -1).slice(1, 1, -1).grid() == x.grid());
+    Array y = x;
+    for (int step = 0; step < 30; ++step) {
+      const Array p = pad(y, {{1, 1}, {0, 0}}, "wrap");
+      y = 0.5 * (p.slice(0, 2) + p.slice(0, 0, -2));
+      CHECK(y.grid().dim(0).count() <= 5);
+    }
+    CHECK(sum(y).item<double>() == doctest::Approx(sum(x).item<double>()));
+  }
+  TestCluster cluster(kForms[0]);
+  const Session& s = cluster.session;
+  const Array x = s.zeros({3, 0});
+  CHECK(code_of([&] { pad(x, 1, "edge"); }) == Errc::kInvalidArgument);
+  CHECK(code_of([&] { pad(x, -1); }) == Errc::kInvalidArgument);
+  CHECK(code_of([&] { pad(x, {{1, 1}, {1, 1}, {1, 1}}); }) == Errc::kInvalidArgument);
+  CHECK(code_of([&] { pad(x, 1, "mean"); }) == Errc::kInvalidArgument);
+  CHECK(code_of([&] { pad(s.zeros({3}, {.dtype = DType::kUInt8}), 1, "constant", 300); }) ==
+        Errc::kOutOfRange);
 }

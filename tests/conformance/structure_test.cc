@@ -128,6 +128,71 @@ TEST_CASE("meshgrid holds every element, in both orders of the first two dimensi
   }
 }
 
+TEST_CASE(
+    "what is rolled keeps its cuts, and a step of a stencil is of few ops however many there were before") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    Session& s = cluster.session;
+    const std::int64_t n = 60;
+    std::vector<double> want = numbers(n * n, 3);
+    Array x = s.from_memory(want, {n, n}, {.block = {17, 25}});
+    x.persist();
+    const Grid cuts = x.grid();
+    CHECK(roll(x, 1, 0).grid() == cuts);
+    CHECK(roll(x.T(), -20, 0).grid() == x.T().grid());
+    CHECK(roll(x, {1, 3}, {0, 1}).grid() == cuts);
+    for (int step = 0; step < 4; ++step) {
+      const Array next =
+          x + 0.25 * (roll(x, 1, 0) + roll(x, -1, 0) + roll(x, 1, 1) + roll(x, -1, 1) - 4.0 * x);
+      const Explanation plan = s.explain(next);
+      CHECK_MESSAGE(plan.account().op_count == 5, plan.text());  // four copies, and one expression of all
+      CHECK(next.grid() == cuts);
+      std::vector<double> stepped;
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t j = 0; j < n; ++j) {
+          const auto at = [&](std::int64_t r, std::int64_t c) { return want[(r + n) % n * n + (c + n) % n]; };
+          stepped.push_back(
+              at(i, j) + 0.25 * (at(i - 1, j) + at(i + 1, j) + at(i, j - 1) + at(i, j + 1) - 4 * at(i, j)));
+        }
+      want = stepped;
+      x = next;
+      x.persist();
+      REQUIRE(x.get<double>() == want);
+    }
+  }
+}
+
+TEST_CASE(
+    "arrays that grow row by row, and edges put on and cut off again, keep a bounded number of blocks") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    Session& s = cluster.session;
+    const std::vector<double> row = numbers(4, 1);
+    Array grown = s.from_memory(numbers(36, 2), {9, 4}, {.block = {3, 2}});
+    std::vector<double> want = grown.get<double>();
+    for (int i = 0; i < 40; ++i) {
+      grown = concat({grown, s.from_memory(row, {1, 4})});
+      want.insert(want.end(), row.begin(), row.end());
+    }
+    CHECK(grown.grid().dim(0) == *ir::DimGrid::uniform(49, 3));
+    CHECK(grown.get<double>() == want);
+
+    std::vector<double> line = numbers(50, 5);
+    Array y = s.from_memory(line, {50}, {.block = {8}});
+    for (int i = 0; i < 40; ++i) {
+      const Array p = concat({y.slice(0, 0, 1), y, y.slice(0, -1)});
+      y = 0.5 * (p.slice(0, 2) + p.slice(0, 0, -2));
+      const std::vector<double> old = line;
+      for (std::size_t k = 0; k < 50; ++k)
+        line[k] = 0.5 * (old[k == 49 ? 49 : k + 1] + old[k == 0 ? 0 : k - 1]);
+      CHECK(y.grid().dim(0).count() <= 2 * 52 / 8 + 1);
+    }
+    CHECK(y.get<double>() == line);
+  }
+}
+
 TEST_CASE("rolled, repeated and tiled: several axes, flattened arrays, counts of their own") {
   for (const Form& form : kForms) {
     INFO(form.name);

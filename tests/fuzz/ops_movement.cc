@@ -16,6 +16,14 @@ Array repeat_of(const Call& call) {
   return repeat(call[0], call.integer("count"), call.axis());
 }
 
+// Widths: before and after of each axis, in a row.
+Array pad_of(const Call& call) {
+  const std::vector<std::int64_t> ends = call.integers("widths");
+  std::vector<std::pair<std::int64_t, std::int64_t>> widths;
+  for (std::size_t i = 0; i + 1 < ends.size(); i += 2) widths.emplace_back(ends[i], ends[i + 1]);
+  return pad(call[0], widths, call.text("mode"), call.has("scalar") ? call.scalar() : Scalar(0));
+}
+
 }  // namespace
 
 Ops movement_ops() {
@@ -52,6 +60,7 @@ Ops movement_ops() {
       {"unstack", [](const Call& call) { return unstack(call[0], *call.axis()); }},
       {"repeat", repeat_of},
       {"tile", [](const Call& call) { return tile(call[0], call.integers("counts")); }},
+      {"pad", pad_of},
       {"diff",
        [](const Call& call) { return diff(call[0], *call.axis(), call.integer("n"), call[1], call[2]); }},
       {"tril", [](const Call& call) { return tril(call[0], call.integer("k")); }},

@@ -6,6 +6,7 @@
 #include "emulated_gpus.h"
 #include "network.h"
 #include "programs.h"
+#include "skipped.h"
 #include "watched.h"
 
 using namespace tilewise;

@@ -73,7 +73,7 @@ struct Read {
                    environment);
     REQUIRE(eventually([&] { return std::filesystem::exists(ready); }));
   }
-  Ran status() const { return run({tool_program(), "--timeout", "10", "status"}, environment); }
+  Ran status() const { return testing::run({tool_program(), "--timeout", "10", "status"}, environment); }
   Environment environment;
 };
 

@@ -292,6 +292,10 @@ class Binary:
 
     def _emit_scalar(self, builder: Builder, name: str, x: int) -> None:
         a, value, reversed_ = builder.values[x], builder.number_beside(builder.values[x]), builder.chance(0.5)
+        if name in COMPARISONS and integer(a) and builder.chance(0.3):
+            return _emit_beyond(builder, name, x)
+        if name == "pow" and integer(a) and not reversed_ and not isinstance(value, float) and value < 0:
+            raise Skip  # refused, as by NumPy
         dtype = dtypes.scalar_dtype(a.dtype, value)
         if not self.suits(a, np.zeros(1, dtype)):
             raise Skip
@@ -311,6 +315,32 @@ class Binary:
             **how,
             check=lambda outcome: check(Outcome(outcome.expected, outcome.actual, pair(outcome.operands[0]))),
         )
+
+
+COMPARISONS = {
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+}
+
+
+def _emit_beyond(builder: Builder, name: str, x: int) -> None:
+    """A comparison with an integer that the array's dtype does not have."""
+    limits, reversed_ = np.iinfo(builder.values[x].dtype), builder.chance(0.5)
+    numbers = [int(limits.min) - 1, int(limits.max) + 1, -(2**63), 2**63 - 1, 2**64 - 1]
+    beyond = [n for n in numbers if -(2**63) <= n < 2**64 and not limits.min <= n <= limits.max]
+    value = builder.random.choice(beyond)
+    compare_with = COMPARISONS[name]
+    builder.call(
+        name,
+        [x],
+        lambda a: compare_with(value, a) if reversed_ else compare_with(a, value),
+        scalar=scalar(value),
+        reversed=reversed_,
+    )
 
 
 def broadcast(*arrays: np.ndarray) -> bool:

@@ -5,7 +5,7 @@ import numpy as np
 import compare
 import dtypes
 from builder import Builder, Generator, Skip
-from cases.elementwise import number
+from cases.elementwise import number, scalar
 from cases.reductions import over
 
 
@@ -238,6 +238,29 @@ def emit_roll(builder: Builder, name: str) -> None:
         builder.call(name, [x], lambda a: np.roll(a, shifts, axes), shifts=shifts, axes=axes)
 
 
+def emit_pad(builder: Builder, name: str) -> None:
+    x = builder.operand()
+    a = builder.values[x]
+    mode = builder.one_of("constant", "edge", "reflect", "wrap")
+    if mode != "constant" and 0 in a.shape:
+        raise Skip  # nothing to repeat: refused
+    most = 3 if a.ndim > 2 else builder.one_of(3, 3, 12, 40)
+    widths = [(builder.random.randint(0, most), builder.random.randint(0, most)) for _ in a.shape]
+    told = [n for pair in widths for n in pair]
+    if mode != "constant":
+        builder.call(name, [x], lambda a: np.pad(a, widths, mode) if a.ndim else a, widths=told, mode=mode)
+        return
+    value = builder.number_beside(a)
+    if isinstance(value, complex) or (not dtypes.is_inexact(a.dtype) and isinstance(value, float)):
+        raise Skip  # where NumPy casts with a warning
+    fill = np.asarray(value).astype(a.dtype)
+
+    def reference(a: np.ndarray) -> np.ndarray:
+        return np.pad(a, widths, constant_values=fill) if a.ndim else a
+
+    builder.call(name, [x], reference, widths=told, mode=mode, scalar=scalar(value))
+
+
 def emit_diff(builder: Builder, name: str) -> None:
     x = builder.operand(
         lambda a: a.ndim > 0 and number(a), lambda: builder.input(builder.random.choice(dtypes.NUMBERS), (5,))
@@ -305,6 +328,7 @@ GENERATORS = [
         ("tile", 0.7, emit_tile),
         ("repeat", 1.2, emit_repeat),
         ("roll", 1.2, emit_roll),
+        ("pad", 1.2, emit_pad),
         ("diff", 0.7, emit_diff),
         ("tril", 0.7, emit_triangle),
         ("triu", 0.7, emit_triangle),

@@ -1,7 +1,8 @@
 // Arrays: small values that name a node of their session's graph, seen through a view.
 //
-// Nothing is computed until somebody asks: get(), item(), persist(), save_npy() or Session::compute(). Mistakes of shape,
-// dtype, axis and grid are thrown as ArrayError by the call that makes them, with the shapes in the text. All functions
+// Nothing is computed until somebody asks: get(), item(), persist(), save_npy() or Session::compute(). Each asks for all that is not persisted
+// anew, so a loop that calls item() of what it has not persisted runs its past each time. One request takes at most 65,536 ops
+// (kLimitExceeded): long loops persist() on their way. Mistakes of shape, dtype, axis and grid are thrown as ArrayError by the call that makes them, with the shapes in the text. All functions
 // are thread-safe; one Array object is not to be assigned while another thread reads it.
 //
 // Typing follows NumPy and the Array API standard: ir/tape_builder.h has the exact rules.
@@ -52,6 +53,13 @@ class IndexTerm;
 class Array {
  public:
   Array() = default;  // names nothing (valid()); using it is kInvalidArgument
+  Array(const Array&) = default;
+  Array(Array&&) = default;
+  // Of names only: `x[0] = y` would name another array by what is gone at once, and leave x as it is. Elements are replaced by
+  // set() and set_index() (functions.h), which give a new array.
+  Array& operator=(const Array&) & = default;
+  Array& operator=(Array&&) & = default;
+  ~Array() = default;
 
   const Shape& shape() const { return view_.shape; }
   int rank() const { return view_.rank(); }
@@ -117,7 +125,7 @@ class Array {
   // std::complex<float> or <double> (another: kInvalidArgument, astype first). Failures throw their root
   // cause; a timeout cancels.
   template <class T> std::vector<T> get(const WaitOptions& options = {}) const;
-  // The one element of an array of size 1.
+  // The one element of an array of size 1. Computes what it is made of from what is persisted on, each time.
   template <class T> T item(const WaitOptions& options = {}) const;
   // Computes the array and keeps it in the cluster until its last handle goes. Later expressions start from it. For
   // views: what they show is copied first, and kept as `*this`.
@@ -171,7 +179,13 @@ Array Array::index(std::initializer_list<IndexTerm> terms) const {
   return index(std::span(terms.begin(), terms.size()));
 }
 
-// ---- elementwise; shapes broadcast ------------------------------------------------------------------------------------
+// ---- elementwise; shapes broadcast ---------------------------------------------------------------------------------
+//
+// Cuts of a result: those of the first operand that has the result's whole shape itself, without being repeated to it; the others are
+// copied to these cuts where theirs differ. So `0.5 * a + b` is cut as `a` is, and `column + matrix` as the matrix. Without such an operand, for
+// each dimension those of the first that has its full extent there, unless blocks became larger than the default and
+// every operand's own: then, as without any operand, the default's, which depends on shape and dtype alone (about 8 MiB a block). Reductions
+// and running sums keep their operand's cuts in what is left, roll() all of them; concat() and reblock() say theirs.
 
 #define TILEWISE_BINARY(name) \
   Array name(const Array& a, const Array& b); \
@@ -192,6 +206,8 @@ TILEWISE_BINARY(operator&)  // bool: logical; integers: bits
 TILEWISE_BINARY(operator|)
 TILEWISE_BINARY(operator^)
 TILEWISE_BINARY(floor_divide)
+// Of integers: an integer, modulo 2^bits. A negative integer number as their exponent is kInvalidArgument, as in NumPy; negative
+// elements of an array of exponents, which NumPy refuses too, give 0 (bases of 1 and -1: 1 or -1): cast to a float where there may be some.
 TILEWISE_BINARY(power)
 TILEWISE_BINARY(minimum)  // propagate NaN
 TILEWISE_BINARY(maximum)
@@ -206,6 +222,16 @@ TILEWISE_BINARY(logical_and)
 TILEWISE_BINARY(logical_or)
 TILEWISE_BINARY(logical_xor)
 #undef TILEWISE_BINARY
+
+// `a = a + b`: `a` names a new array from then on, of the dtype and shape that a + b has; other names of the old one keep it.
+#define TILEWISE_ASSIGNING(op) \
+  inline Array& operator op##=(Array& a, const Array& b) { return a = a op b; } \
+  inline Array& operator op##=(Array& a, const Scalar& b) { return a = a op b; }
+TILEWISE_ASSIGNING(+)
+TILEWISE_ASSIGNING(-)
+TILEWISE_ASSIGNING(*)
+TILEWISE_ASSIGNING(/)
+#undef TILEWISE_ASSIGNING
 
 Array operator-(const Array& a);
 Array operator!(const Array& a);  // logical not: bool
@@ -247,7 +273,16 @@ Array real(const Array& a);      // of complex numbers: the parts' dtype
 Array imag(const Array& a);      // of real numbers: zeros
 Array complex(const Array& real_part,
               const Array& imaginary_part);  // complex64 from float32, else complex128
+Array angle(const Array& a);                 // atan2(imag, real): of real numbers 0 or pi
 inline Array astype(const Array& a, DType dtype) { return a.astype(dtype); }
+
+// The members of these names.
+inline Array reshape(const Array& a, std::span<const std::int64_t> shape) { return a.reshape(shape); }
+inline Array reshape(const Array& a, std::initializer_list<std::int64_t> shape) { return a.reshape(shape); }
+inline Array transpose(const Array& a, std::initializer_list<int> axes = {}) { return a.permute(axes); }
+inline Array expand_dims(const Array& a, int axis) { return a.expand_dims(axis); }
+inline Array squeeze(const Array& a, const Axes& axes = {}) { return a.squeeze(axes); }
+inline Array broadcast_to(const Array& a, const Shape& shape) { return a.broadcast_to(shape); }
 
 // condition ? a : b, element by element; condition is bool.
 Array where(const Array& condition, const Array& a, const Array& b);
@@ -290,6 +325,8 @@ struct MatmulOptions {
 // Negative parts or more than 65,536: kInvalidArgument; several, of stacks: kUnsupported.
 Array matmul(const Array& a, const Array& b, const MatmulOptions& options = {});
 // Any number of arrays, as their common dtype; more than 64 are joined in groups first. `axis` std::nullopt: each is flattened.
+// Cuts along the axis: those of the arrays, side by side; but neighbouring blocks are joined, from the front, while they are together no
+// larger than the arrays' largest (where all are of one block, and rows among them: than 1 MiB), so that what grows step by step stays in few blocks.
 // kShapeMismatch where other extents differ, kInvalidArgument for none.
 Array concat(std::span<const Array> arrays, std::optional<int> axis = 0);
 Array stack(std::span<const Array> arrays, int axis = 0);  // along a new axis

@@ -7,6 +7,7 @@
 #include <concepts>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace tilewise {
 
@@ -30,6 +31,18 @@ class Bound {
 // minimum(maximum(a, low), high), without what is absent: NaN where a or a bound is NaN, `high` where low > high. Shapes broadcast;
 // the dtype is that of such an expression, a's where bounds have it too.
 Array clip(const Array& a, const Bound& low = {}, const Bound& high = {});
+
+// ---- comparisons ----
+// |a - b| <= atol + rtol * |b|, and b is finite, or a == b; of two NaN if `equal_nan`. Integers and bool as float64.
+struct Closeness {
+  double rtol = 1e-5, atol = 1e-8;
+  bool equal_nan = false;
+};
+Array isclose(const Array& a, const Array& b, const Closeness& closeness = {});
+// One bool: whether all are close; shapes broadcast.
+Array allclose(const Array& a, const Array& b, const Closeness& closeness = {});
+// One bool: whether shapes and all elements are equal (two NaN if `equal_nan`); dtypes may differ.
+Array array_equal(const Array& a, const Array& b, bool equal_nan = false);
 
 // ---- statistics ----
 // Of what is left after the mean: sum((a - mean)^2) / (n - correction), in one pass over memory, which the mean of the same array
@@ -112,6 +125,13 @@ Array repeat(const Array& a, const std::vector<std::int64_t>& counts, std::optio
 Array repeat(const Array& a, const Array& counts, std::optional<int> axis = {});
 // The whole, counts[d] times along dimension d. Of counts and dimensions those there are fewer of are filled up with 1 in front.
 Array tile(const Array& a, const std::vector<std::int64_t>& counts);
+// With (before, after) elements more at the ends of each axis, a pair for each, or one for all. Mode "constant": `value`, as a's dtype;
+// "edge": what is at the end; "reflect": what lies mirrored at the last element, which is not repeated; "wrap": what lies at the other end;
+// the last two go on to and fro, or around, as often as it takes. kInvalidArgument for negative widths, another number of them or another mode, and
+// for all modes but "constant" where an axis has no elements.
+Array pad(const Array& a, const std::vector<std::pair<std::int64_t, std::int64_t>>& widths,
+          std::string_view mode = "constant", const Scalar& value = 0);
+Array pad(const Array& a, std::int64_t width, std::string_view mode = "constant", const Scalar& value = 0);
 // Neighbours' differences along the axis, n times over; one element less each time. `prepend` and `append` (or none) are
 // put before and behind `a` first: they have its other extents. kInvalidArgument for n < 0.
 Array diff(const Array& a, int axis = -1, std::int64_t n = 1, const Array& prepend = {},

@@ -11,6 +11,7 @@
 #include <tilewise/types.h>
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,8 +21,10 @@
 namespace tilewise {
 
 struct SessionOptions {
-  std::string name = {};   // for people
-  std::uint64_t seed = 0;  // of random arrays without a seed of their own
+  std::string name = {};  // for people
+  // Of random arrays without a seed of their own. It is the same for all sessions that do not say another: each run of a program
+  // has the same random numbers.
+  std::uint64_t seed = 0;
   // Share of devices that several sessions use at once, beside the others' weights: 200 gets twice the device time of 100.
   // 1 to 10,000; kInvalidArgument from whatever computes, otherwise.
   std::uint32_t weight = 100;
@@ -98,7 +101,8 @@ template <class T> struct HostBuffer {
   MdSpan<T> view() const { return MdSpan<T>(values.data(), shape); }
 };
 
-// Random arrays. Element i of a stream is the same number whatever the block grid and the cluster.
+// Random arrays. Element i of a stream is the same number whatever the block grid and the cluster. Nothing is drawn from the
+// machine: without SessionOptions::seed and RandomOptions::seed all sessions, and all runs, have the same numbers.
 class Random {
  public:
   // Uniform in [low, high), the bounds rounded to the dtype; never `high` itself, but where no number of the dtype lies between
@@ -165,6 +169,12 @@ class Session {
   Array from_memory(const std::vector<T>& values, const Shape& shape,
                     const MemoryOptions& options = {}) const {
     return from_memory(std::span<const T>(values), shape, options);
+  }
+  // {1.0, 2.0}: float64, {1, 2}: int32, {true}: bool, as the elements' type is. Copied, whatever the options say of an owner.
+  template <class T>
+  Array from_memory(std::initializer_list<T> values, const Shape& shape,
+                    const MemoryOptions& options = {}) const {
+    return from_memory(std::span<const T>(values.begin(), values.size()), shape, {.block = options.block});
   }
   // Which has no bools in memory: they are copied, whatever the options say of an owner.
   Array from_memory(const std::vector<bool>& values, const Shape& shape,

@@ -2,8 +2,8 @@
 // dtypes, shapes, views and grids; never of the cluster (D9). Every op they return has passed verify(). Errors:
 // kShapeMismatch (shapes in the text), kInvalidArgument, kOutOfRange, kLimitExceeded, kUnsupported.
 //
-// Cuts of a result. Per dimension: the cuts that the view of the first operand with the full extent there sees (an
-// operand that merely repeats along it has none to give). Where no operand has any, and where cuts of several operands
+// Cuts of a result: those that the view of the first operand of the result's whole shape sees; without such, per dimension those of the first operand with
+// the full extent there (one that merely repeats along it has none to give). Where no operand has any, and where cuts of several operands
 // together would make blocks larger than both the default and every operand's own, those of Grid::by_default.
 #pragma once
 #include <tilewise/ir/geometry.h>
@@ -62,7 +62,7 @@ Result<Inferred> infer_scan(const Source& a, ReduceKind kind, int axis);
 // `tf32`: MatmulAttrs; kInvalidArgument for other dtypes than float32.
 Result<Inferred> infer_matmul(const Source& a, const Source& b, std::int64_t k_parts = 0, bool tf32 = false);
 
-// One dtype for all (cast first). Cuts along the axis: those of each operand, side by side.
+// One dtype for all (cast first). Cuts along the axis: those of each operand, side by side, without those between neighbours that are together no larger than the largest (of operands of one block, one of them of one element there: than 1 MiB).
 Result<Inferred> infer_concat(std::span<const Source> operands, int axis);
 Result<Inferred> infer_stack(std::span<const Source> operands, int axis);  // along a new axis
 

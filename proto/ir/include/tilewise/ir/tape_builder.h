@@ -7,7 +7,7 @@
 // float scalar gives float64, bool array with an int scalar int64, with a float scalar float64; a complex scalar gives
 // complex64 beside float32 and what is narrower, else complex128.
 // Division of integers gives float64, as do sqrt, exp and their like, atan2, hypot ...; comparisons and isnan give bool; abs,
-// real and imag of complex numbers their parts' dtype.
+// real and imag of complex numbers their parts' dtype. Comparisons of integers with an integer scalar that their dtype does not have are constants; a negative one is no exponent of integers.
 // Arithmetic of two bools, and of one bool (negative, sqrt ...), is refused: NumPy's answers there surprise, and a cast
 // says what is meant. minimum and maximum of bools are `and` and `or`. Complex numbers have no order, and no cast to reals.
 #pragma once
