@@ -41,6 +41,12 @@ struct NarrowBf16 {
 struct FitBf16 {
   template <class O, class T> static HWY_INLINE O apply(T a) { return widen_bf16(narrow_bf16(a)); }
 };
+struct RoundF16 {
+  template <class O, class T> static HWY_INLINE O apply(T a) { return round_f16(exact_or_odd(a)); }
+};
+struct RoundBf16 {
+  template <class O, class T> static HWY_INLINE O apply(T a) { return round_bf16(exact_or_odd(a)); }
+};
 // One step of the 16-bit representation.
 template <bool kBrain> struct NextafterHalf {
   template <class O, class T> static HWY_INLINE O apply(T a, T b) {
@@ -90,6 +96,19 @@ LaneFn fit_lane(DType to) {
     default: return nullptr;
   }
 }
+template <class Round> LaneFn round_from(DType from) {
+  switch (from) {
+    case DType::kInt32: return unary_lane<Round, float, std::int32_t>;
+    case DType::kInt64: return unary_lane<Round, float, std::int64_t>;
+    case DType::kUInt64: return unary_lane<Round, float, std::uint64_t>;
+    case DType::kFloat64: return unary_lane<Round, float, double>;
+    default: return nullptr;
+  }
+}
+LaneFn round_lane(DType to, DType from) {
+  if (to == DType::kFloat16) return round_from<RoundF16>(from);
+  return to == DType::kBFloat16 ? round_from<RoundBf16>(from) : nullptr;
+}
 LaneFn nextafter_lane(DType t) {
   if (t == DType::kFloat16) return binary_lane<NextafterHalf<false>, float, float>;
   return t == DType::kBFloat16 ? binary_lane<NextafterHalf<true>, float, float> : nullptr;
@@ -104,10 +123,12 @@ namespace tilewise::kernels::map {
 HWY_EXPORT(widen_lane);
 HWY_EXPORT(narrow_lane);
 HWY_EXPORT(fit_lane);
+HWY_EXPORT(round_lane);
 HWY_EXPORT(nextafter_lane);
 LaneFn find_widen(ir::DType from) { return HWY_DYNAMIC_DISPATCH(widen_lane)(from); }
 LaneFn find_narrow(ir::DType to) { return HWY_DYNAMIC_DISPATCH(narrow_lane)(to); }
 LaneFn find_fit(ir::DType to) { return HWY_DYNAMIC_DISPATCH(fit_lane)(to); }
+LaneFn find_round(ir::DType to, ir::DType from) { return HWY_DYNAMIC_DISPATCH(round_lane)(to, from); }
 LaneFn find_nextafter(ir::DType t) { return HWY_DYNAMIC_DISPATCH(nextafter_lane)(t); }
 }  // namespace tilewise::kernels::map
 #endif

@@ -53,8 +53,8 @@ class Lowering {
       case TapeOp::kConst:
         out.kind = Kind::kConst;
         out.dtype = wide;
-        if (in.dtype == DType::kFloat16) out.imm_f = ir::Float16(static_cast<float>(in.imm_f));
-        if (in.dtype == DType::kBFloat16) out.imm_f = ir::BFloat16(static_cast<float>(in.imm_f));
+        if (in.dtype == DType::kFloat16) out.imm_f = ir::Float16(in.imm_f);
+        if (in.dtype == DType::kBFloat16) out.imm_f = ir::BFloat16(in.imm_f);
         push(out, TapeOp::kConst);
         break;
       case TapeOp::kIota:
@@ -96,6 +96,10 @@ class Lowering {
         return refused(TapeOp::kCast, to);
       now = ir::real_dtype(wide);
       at = last();
+    }
+    if (const LaneFn once = find_round(to, now); once != nullptr) {
+      lane(once, wide, {at});
+      return last();
     }
     if (now != wide && !same_bits(now, wide)) {
       if (!lane(find_lane(TapeOp::kCast, wide, now), wide, {at}, TapeOp::kCast))

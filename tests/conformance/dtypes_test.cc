@@ -111,6 +111,29 @@ TEST_CASE("integers wrap, floats round once, and what has no answer says so") {
   CHECK_THROWS_AS(bytes - 256, ArrayError);
 }
 
+TEST_CASE("doubles and integers become 16-bit floats with one rounding") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const std::vector<double> x = {
+        1 + 0x1p-11 + 0x1p-40, 1 + 3 * 0x1p-11 - 0x1p-40, 2049.0000001, 65519.9999999, 65520, -0.0};
+    const Array halves = s.from_memory(x, {6}, {.block = {4}}).astype(DType::kFloat16);
+    CHECK(halves.astype(DType::kFloat32).get<float>() ==
+          std::vector<float>{1 + 0x1p-10f, 1 + 0x1p-10f, 2050, 65504, INFINITY, 0});
+    CHECK(std::signbit(float(halves.get<Float16>()[5])));
+    const std::vector<double> y = {1 + 0x1p-8 + 0x1p-40, 1 + 3 * 0x1p-8 - 0x1p-40};
+    CHECK(s.from_memory(y, {2}).astype(DType::kBFloat16).astype(DType::kFloat32).get<float>() ==
+          std::vector<float>(2, 1 + 0x1p-7f));
+    const std::vector<std::int64_t> whole = {(std::int64_t{1} << 40) + (std::int64_t{1} << 32) + 1,
+                                             -(std::int64_t{1} << 62) - (std::int64_t{1} << 54) - 1};
+    CHECK(s.from_memory(whole, {2}).astype(DType::kBFloat16).astype(DType::kFloat32).get<float>() ==
+          std::vector<float>{0x1p40f + 0x1p33f, -0x1p62f - 0x1p55f});
+    CHECK(float(s.full({2}, 2049.0000001, {.dtype = DType::kFloat16}).get<Float16>()[1]) == 2050);
+    CHECK(float(s.full({2}, 65519.9999999, {.dtype = DType::kFloat16}).get<Float16>()[1]) == 65504);
+  }
+}
+
 TEST_CASE("complex numbers: arithmetic, parts, sums, products; no order") {
   for (const Form& form : kForms) {
     INFO(form.name);
