@@ -41,6 +41,12 @@ struct NarrowBf16 {
 struct FitBf16 {
   template <class O, class T> static HWY_INLINE O apply(T a) { return widen_bf16(narrow_bf16(a)); }
 };
+struct Truth {
+  template <class O, class T> static HWY_INLINE O apply(T a) { return static_cast<O>(a != 0); }
+};
+struct TruthHalf {  // of two zeros
+  template <class O, class T> static HWY_INLINE O apply(T a) { return static_cast<O>((a & 0x7FFF) != 0); }
+};
 struct RoundF16 {
   template <class O, class T> static HWY_INLINE O apply(T a) { return round_f16(exact_or_odd(a)); }
 };
@@ -96,6 +102,18 @@ LaneFn fit_lane(DType to) {
     default: return nullptr;
   }
 }
+LaneFn truth_lane(DType from) {
+  switch (from) {
+    case DType::kInt8:
+    case DType::kUInt8: return unary_lane<Truth, std::uint8_t, std::uint8_t>;
+    case DType::kInt16:
+    case DType::kUInt16: return unary_lane<Truth, std::uint8_t, std::uint16_t>;
+    case DType::kUInt32: return unary_lane<Truth, std::uint8_t, std::uint32_t>;
+    case DType::kFloat16:
+    case DType::kBFloat16: return unary_lane<TruthHalf, std::uint8_t, std::uint16_t>;
+    default: return nullptr;
+  }
+}
 template <class Round> LaneFn round_from(DType from) {
   switch (from) {
     case DType::kInt32: return unary_lane<Round, float, std::int32_t>;
@@ -123,11 +141,13 @@ namespace tilewise::kernels::map {
 HWY_EXPORT(widen_lane);
 HWY_EXPORT(narrow_lane);
 HWY_EXPORT(fit_lane);
+HWY_EXPORT(truth_lane);
 HWY_EXPORT(round_lane);
 HWY_EXPORT(nextafter_lane);
 LaneFn find_widen(ir::DType from) { return HWY_DYNAMIC_DISPATCH(widen_lane)(from); }
 LaneFn find_narrow(ir::DType to) { return HWY_DYNAMIC_DISPATCH(narrow_lane)(to); }
 LaneFn find_fit(ir::DType to) { return HWY_DYNAMIC_DISPATCH(fit_lane)(to); }
+LaneFn find_truth(ir::DType from) { return HWY_DYNAMIC_DISPATCH(truth_lane)(from); }
 LaneFn find_round(ir::DType to, ir::DType from) { return HWY_DYNAMIC_DISPATCH(round_lane)(to, from); }
 LaneFn find_nextafter(ir::DType t) { return HWY_DYNAMIC_DISPATCH(nextafter_lane)(t); }
 }  // namespace tilewise::kernels::map
