@@ -70,3 +70,35 @@ TEST_CASE("loops round to 16-bit floats once") {
     check_nans<ir::BFloat16>();
   }
 }
+
+// The processor's own conversions, where loops have them, beside those of element_types.h.
+TEST_CASE("loops between float32 and 16-bit floats have the bits of single conversions") {
+  std::vector<float> values;
+  for (std::uint64_t bits = 0; bits < std::uint64_t{1} << 32; bits += 4093)
+    values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  for (const auto& format : {testing::kFloat16Format, testing::kBFloat16Format})
+    for (const auto& c : testing::half_cases(format)) values.push_back(static_cast<float>(c.value));
+  const auto n = static_cast<std::int64_t>(values.size());
+  std::vector<std::uint16_t> narrow(values.size());
+  std::vector<float> fitted(values.size());
+  for (const std::int64_t target : targets())
+    for (const ir::DType half : {ir::DType::kFloat16, ir::DType::kBFloat16}) {
+      const WithTarget chosen(target);
+      INFO(hwy::TargetName(target), " ", ir::name_of(half));
+      kernels::map::LaneArgs args;
+      args.in[0] = values.data(), args.n = n;
+      args.out = narrow.data();
+      kernels::map::find_narrow(half)(args);
+      args.out = fitted.data();
+      kernels::map::find_fit(half)(args);
+      int wrong = 0;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const bool brain = half == ir::DType::kBFloat16;
+        const std::uint16_t want = brain ? ir::bfloat16_bits(values[i]) : ir::float16_bits(values[i]);
+        const float wide = brain ? ir::bfloat16_value(want) : ir::float16_value(want);
+        wrong += narrow[i] != want ||
+                 std::bit_cast<std::uint32_t>(fitted[i]) != std::bit_cast<std::uint32_t>(wide);
+      }
+      CHECK(wrong == 0);
+    }
+}

@@ -12,8 +12,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tilewise::kernels::map {
 namespace HWY_NAMESPACE {
 
+namespace hn = hwy::HWY_NAMESPACE;
 using ir::DType;
-using ir::TapeOp;
 
 struct Convert {
   template <class O, class T> static HWY_INLINE O apply(T a) { return static_cast<O>(a); }
@@ -26,12 +26,34 @@ template <class Narrow> struct Wrap {
 struct WidenF16 {
   template <class O, class T> static HWY_INLINE O apply(T a) { return widen_f16(a); }
 };
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3  // both have instructions for it, with the same bits
+template <class Store> HWY_INLINE void convert_f16(const float* a, const Store& store) {
+  const hn::CappedTag<float, kLaneBlock> d;
+  const hn::Rebind<hwy::float16_t, decltype(d)> half;
+  for (std::size_t j = 0; j < kLaneBlock; j += hn::Lanes(d))
+    store(j, hn::DemoteTo(half, hn::LoadU(d, a + j)));
+}
+struct NarrowF16 {
+  static HWY_INLINE void block(std::uint16_t* out, const float* a) {
+    const hn::Rebind<hwy::float16_t, hn::CappedTag<float, kLaneBlock>> half;
+    convert_f16(a, [&](std::size_t j, auto v)
+                       HWY_ATTR { hn::StoreU(v, half, reinterpret_cast<hwy::float16_t*>(out + j)); });
+  }
+};
+struct FitF16 {
+  static HWY_INLINE void block(float* out, const float* a) {
+    const hn::CappedTag<float, kLaneBlock> d;
+    convert_f16(a, [&](std::size_t j, auto v) HWY_ATTR { hn::StoreU(hn::PromoteTo(d, v), d, out + j); });
+  }
+};
+#else
 struct NarrowF16 {
   template <class O, class T> static HWY_INLINE O apply(T a) { return narrow_f16(a); }
 };
 struct FitF16 {
   template <class O, class T> static HWY_INLINE O apply(T a) { return widen_f16(narrow_f16(a)); }
 };
+#endif
 struct WidenBf16 {
   template <class O, class T> static HWY_INLINE O apply(T a) { return widen_bf16(a); }
 };

@@ -118,6 +118,7 @@ class Lowering {
   Status finish(std::uint16_t of, DType from, DType to) {
     TW_ASSIGN(std::uint16_t at, cast(value_[of], from, to));
     if (ir::is_narrow(to)) {
+      if (program_.code[at].lane == find_fit(to)) at = program_.code[at].args[0];  // narrowing makes it fit
       lane(find_narrow(to), to, {at});
       at = last();
     }
