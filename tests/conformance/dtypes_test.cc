@@ -134,6 +134,46 @@ TEST_CASE("doubles and integers become 16-bit floats with one rounding") {
   }
 }
 
+namespace {
+
+// Along each axis and along all, beside loops.
+template <class T> void check_counts(const Session& s) {
+  const std::int64_t l = 5, m = 300, n = 70;
+  std::vector<T> values;
+  for (std::int64_t i = 0; i < l * m * n; ++i)
+    values.push_back(static_cast<T>(i * i % 7 < 3 ? -0.0f : static_cast<float>(i % 50 - 20)));
+  const Array x = s.from_memory(values, {l, m, n}, {.block = {2, 280, 70}});
+  std::vector<std::int64_t> first(static_cast<std::size_t>(m * n)), second(static_cast<std::size_t>(l * n)),
+      third(static_cast<std::size_t>(l * m));
+  std::int64_t all = 0;
+  for (std::int64_t i = 0; i < l * m * n; ++i) {
+    const bool counts = static_cast<float>(values[static_cast<std::size_t>(i)]) != 0;
+    const std::int64_t a = i / (m * n), b = i / n % m, c = i % n;
+    first[static_cast<std::size_t>(b * n + c)] += counts;
+    second[static_cast<std::size_t>(a * n + c)] += counts;
+    third[static_cast<std::size_t>(a * m + b)] += counts;
+    all += counts;
+  }
+  INFO(name_of(x.dtype()));
+  CHECK(count_nonzero(x).item<std::int64_t>() == all);
+  CHECK(count_nonzero(x, 0).get<std::int64_t>() == first);
+  CHECK(count_nonzero(x, 1).get<std::int64_t>() == second);
+  CHECK(count_nonzero(x, 2).get<std::int64_t>() == third);
+  CHECK(count_nonzero(x.astype(DType::kBool), 2).get<std::int64_t>() == third);
+}
+
+}  // namespace
+
+TEST_CASE("what is not zero is counted, of every size of elements") {
+  TestCluster cluster(kForms[0]);
+  check_counts<std::int8_t>(cluster.session);
+  check_counts<std::int16_t>(cluster.session);
+  check_counts<std::int32_t>(cluster.session);
+  check_counts<Float16>(cluster.session);
+  check_counts<BFloat16>(cluster.session);
+  check_counts<double>(cluster.session);
+}
+
 TEST_CASE("complex numbers: arithmetic, parts, sums, products; no order") {
   for (const Form& form : kForms) {
     INFO(form.name);
