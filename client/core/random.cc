@@ -44,11 +44,10 @@ std::uint64_t key_of(SessionState& state, const RandomOptions& options) {
 }
 
 double rounded_to(double value, DType dtype) {
-  const auto narrow = static_cast<float>(value);
   switch (dtype) {
-    case DType::kFloat16: return ir::Float16(narrow);
-    case DType::kBFloat16: return ir::BFloat16(narrow);
-    case DType::kFloat32: return narrow;
+    case DType::kFloat16: return ir::Float16(value);
+    case DType::kBFloat16: return ir::BFloat16(value);
+    case DType::kFloat32: return static_cast<float>(value);
     default: return value;
   }
 }
@@ -59,8 +58,7 @@ double below(double value, DType dtype) {
   if (dtype == DType::kFloat32)
     return std::nextafter(static_cast<float>(value), -std::numeric_limits<float>::infinity());
   const bool brain = dtype == DType::kBFloat16;
-  const auto narrow = static_cast<float>(value);
-  const std::uint16_t bits = brain ? ir::bfloat16_bits(narrow) : ir::float16_bits(narrow);
+  const std::uint16_t bits = brain ? ir::bfloat16_bits(value) : ir::float16_bits(value);
   const auto next = static_cast<std::uint16_t>(value == 0 ? 0x8001 : value > 0 ? bits - 1 : bits + 1);
   return brain ? ir::bfloat16_value(next) : ir::float16_value(next);
 }

@@ -28,8 +28,8 @@ std::int64_t bits_of(double value, bool is_double) {
 using Words = boost::container::static_vector<std::int64_t, 2>;
 Words words_of(const ir::TapeInstr& in) {
   switch (in.dtype) {
-    case DType::kFloat16: return {bits_of(ir::Float16(static_cast<float>(in.imm_f)), false)};
-    case DType::kBFloat16: return {bits_of(ir::BFloat16(static_cast<float>(in.imm_f)), false)};
+    case DType::kFloat16: return {bits_of(ir::Float16(in.imm_f), false)};
+    case DType::kBFloat16: return {bits_of(ir::BFloat16(in.imm_f), false)};
     case DType::kFloat32:
     case DType::kFloat64: return {bits_of(in.imm_f, in.dtype == DType::kFloat64)};
     case DType::kComplex64:
@@ -137,6 +137,7 @@ class Expression {
       case TapeOp::kRandomInt: return random("(i64)tw_draw64", key);
       case TapeOp::kRandomBelow: return "tw_random_below(" + key + ", (u64)(" + at_ + "), " + a_ + ")";
       case TapeOp::kCast:
+        if (ir::is_half(in_.dtype) && !exact_in_float32(argument_)) return "tw_to_odd(" + a_ + ")";
         return argument_ == in_.dtype
                    ? a_
                    : "tw_cast<" + type_ + ", " + std::string(register_type(argument_)) + ">(" + a_ + ")";
@@ -238,6 +239,10 @@ class Expression {
     }
   }
 
+  // Whether all of a dtype's numbers are float32's: then a cast to 16 bits rounds once.
+  static bool exact_in_float32(DType t) {
+    return ir::compute_dtype(t) == DType::kFloat32 || ir::size_of(t) < 4;
+  }
   std::string call(const char* name) const { return std::string(name) + "<" + type_ + ">(" + a_ + ")"; }
   std::string call2(const char* name) const {
     return std::string(name) + "<" + type_ + ">(" + a_ + ", " + b_ + ")";

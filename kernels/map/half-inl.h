@@ -10,6 +10,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace tilewise::kernels::map {
@@ -42,6 +43,45 @@ HWY_INLINE std::uint16_t narrow_bf16(float value) {
   const std::uint32_t x = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t nan = x >> 16 | 0x40u, number = (x + 0x7FFFu + (x >> 16 & 1u)) >> 16;
   return static_cast<std::uint16_t>((x & 0x7FFFFFFFu) > 0x7F800000u ? nan : number);
+}
+
+// The nearest number of kDigits digits, ties to even; below 2^kLowest the nearest multiple of the smallest such number;
+// infinity from the first power of two that the format has not.
+template <int kDigits, int kLowest> HWY_INLINE double round_digits(double value) {
+  constexpr int kDropped = 53 - kDigits;
+  constexpr auto bits_of_power = [](int exponent) {
+    return static_cast<std::int64_t>(exponent + 1023) << 52;
+  };
+  constexpr std::int64_t kDroppedBits = (std::int64_t{1} << kDropped) - 1, kInfinity = bits_of_power(1024),
+                         kOver = bits_of_power(2 - kLowest);
+  // Adding it leaves of a smaller number the digits that a subnormal one keeps, rounded.
+  constexpr double kAlign = std::bit_cast<double>(bits_of_power(52 + kLowest - (kDigits - 1)));
+  const std::uint64_t x = std::bit_cast<std::uint64_t>(value);
+  const std::uint64_t sign = x & 0x8000000000000000u, magnitude = x & 0x7FFFFFFFFFFFFFFFu;
+  const std::uint64_t up =
+      magnitude + static_cast<std::uint64_t>(kDroppedBits >> 1) + (magnitude >> kDropped & 1u);
+  const auto normal = static_cast<std::int64_t>(up & ~static_cast<std::uint64_t>(kDroppedBits));
+  const auto subnormal = std::bit_cast<std::int64_t>((std::bit_cast<double>(magnitude) + kAlign) - kAlign);
+  const auto from = static_cast<std::int64_t>(magnitude);  // signed: of these processors have comparisons
+  const std::int64_t number = from < bits_of_power(kLowest) ? subnormal : normal;
+  const std::int64_t finite = number >= kOver ? kInfinity : number;
+  const std::int64_t nan = (from & ~kDroppedBits) | std::int64_t{1} << 51;
+  return std::bit_cast<double>(static_cast<std::uint64_t>(from > kInfinity ? nan : finite) | sign);
+}
+HWY_INLINE float round_f16(double value) { return static_cast<float>(round_digits<11, -14>(value)); }
+HWY_INLINE float round_bf16(double value) { return static_cast<float>(round_digits<8, -126>(value)); }
+
+// As a double from which rounding to 16 bits gives what rounding the number itself would: the number, or rounded to odd where
+// doubles have not all digits (rounded_to_odd in element_types.h).
+template <class T> HWY_INLINE double exact_or_odd(T a) {
+  if constexpr (sizeof(T) == 8 && !std::is_floating_point_v<T>) {
+    constexpr T kExact = T{1} << 53, kLost = (T{1} << 11) - 1;
+    const T odd = static_cast<T>((a & ~kLost) | static_cast<T>((a & kLost) != 0) << 11);
+    const bool fits = (a <= kExact) & (std::is_unsigned_v<T> || a >= T{0} - kExact);
+    return static_cast<double>(fits ? a : odd);
+  } else {
+    return static_cast<double>(a);
+  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -17,8 +17,12 @@ namespace HWY_NAMESPACE {
 
 // Constant trip counts vectorise fully, without a remainder. `ivdep`: out may equal an input, element by element.
 template <class Op, class O, class A> HWY_INLINE void unary_block(O* out, const A* a) {
+  if constexpr (requires { Op::block(out, a); }) {
+    Op::block(out, a);
+  } else {
 #pragma GCC ivdep
-  for (int j = 0; j < kLaneBlock; ++j) out[j] = Op::template apply<O>(a[j]);
+    for (int j = 0; j < kLaneBlock; ++j) out[j] = Op::template apply<O>(a[j]);
+  }
 }
 template <class Op, class O, class A> HWY_INLINE void binary_block(O* out, const A* a, const A* b) {
   if constexpr (requires { Op::block(out, a, b); }) {

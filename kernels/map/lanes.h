@@ -37,6 +37,10 @@ LaneFn find_lane(ir::TapeOp op, ir::DType out, ir::DType arg);
 LaneFn find_widen(ir::DType from);
 LaneFn find_narrow(ir::DType to);
 LaneFn find_fit(ir::DType to);
+// From a dtype computed in to the nearest number of a 16-bit float, as a float32. Null for other `to`, and where float32 holds all
+// of `from`, so that a cast to float32 and find_fit round once.
+LaneFn find_round(ir::DType to, ir::DType from);
+LaneFn find_truth(ir::DType from);   // from memory to bool: what is not zero
 LaneFn find_nextafter(ir::DType t);  // of 16-bit floats, on float32
 
 // Copies past the caches; `to` is aligned to kStreamed. What was stored so is seen by other threads after stream_end() only.

@@ -11,6 +11,7 @@
 
 #include "map/lane_loops-inl.h"
 #include "map/lanes_targets.h"
+#include "map/magnitude-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tilewise::kernels::map {
@@ -63,9 +64,6 @@ struct CReal {
 };
 struct CImag {
   template <class O, class C> static HWY_INLINE O apply(C a) { return a.im; }
-};
-struct CAbs {
-  template <class O, class C> static HWY_INLINE O apply(C a) { return std::hypot(a.re, a.im); }
 };
 struct CMake {
   template <class O, class T> static HWY_INLINE O apply(T re, T im) { return {re, im}; }
@@ -145,6 +143,24 @@ template <class Op, class T> void parts_lane(const LaneArgs& args) {
   std::memcpy(out, to, static_cast<std::size_t>(n) * sizeof(C));
 }
 
+template <class T> HWY_INLINE void magnitudes(T* out, const Complex<T>* a) {
+  alignas(64) T re[kLaneBlock], im[kLaneBlock];
+  for (int j = 0; j < kLaneBlock; ++j) re[j] = a[j].re, im[j] = a[j].im;
+  for (int j = 0; j < kLaneBlock; ++j) out[j] = magnitude(re[j], im[j]);
+}
+template <class T> void magnitude_lane(const LaneArgs& args) {
+  T* out = static_cast<T*>(args.out);
+  const auto* a = static_cast<const Complex<T>*>(args.in[0]);
+  std::int64_t n = args.n;
+  for (; n >= kLaneBlock; n -= kLaneBlock, out += kLaneBlock, a += kLaneBlock) magnitudes(out, a);
+  if (n <= 0) return;
+  Complex<T> padded[kLaneBlock] = {};
+  T to[kLaneBlock];
+  std::memcpy(padded, a, static_cast<std::size_t>(n) * sizeof(Complex<T>));
+  magnitudes(to, padded);
+  std::memcpy(out, to, static_cast<std::size_t>(n) * sizeof(T));
+}
+
 LaneFn complex_cast(DType out, DType arg) {
   if (out == DType::kBool)
     return arg == DType::kComplex64 ? unary_lane<CTruth, Bool, C64> : unary_lane<CTruth, Bool, C128>;
@@ -171,7 +187,7 @@ template <class C, class T> LaneFn lane_for(TapeOp op) {
     case TapeOp::kRound: return unary_lane<CRound, C, C>;
     case TapeOp::kReal: return unary_lane<CReal, T, C>;
     case TapeOp::kImag: return unary_lane<CImag, T, C>;
-    case TapeOp::kAbs: return unary_lane<CAbs, T, C>;
+    case TapeOp::kAbs: return magnitude_lane<T>;
     case TapeOp::kComplex: return binary_lane<CMake, C, T>;
     case TapeOp::kEq: return binary_lane<CEq, Bool, C>;
     case TapeOp::kNe: return binary_lane<CNe, Bool, C>;

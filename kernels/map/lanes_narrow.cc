@@ -12,8 +12,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tilewise::kernels::map {
 namespace HWY_NAMESPACE {
 
+namespace hn = hwy::HWY_NAMESPACE;
 using ir::DType;
-using ir::TapeOp;
 
 struct Convert {
   template <class O, class T> static HWY_INLINE O apply(T a) { return static_cast<O>(a); }
@@ -26,12 +26,34 @@ template <class Narrow> struct Wrap {
 struct WidenF16 {
   template <class O, class T> static HWY_INLINE O apply(T a) { return widen_f16(a); }
 };
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3  // both have instructions for it, with the same bits
+template <class Store> HWY_INLINE void convert_f16(const float* a, const Store& store) {
+  const hn::CappedTag<float, kLaneBlock> d;
+  const hn::Rebind<hwy::float16_t, decltype(d)> half;
+  for (std::size_t j = 0; j < kLaneBlock; j += hn::Lanes(d))
+    store(j, hn::DemoteTo(half, hn::LoadU(d, a + j)));
+}
+struct NarrowF16 {
+  static HWY_INLINE void block(std::uint16_t* out, const float* a) {
+    const hn::Rebind<hwy::float16_t, hn::CappedTag<float, kLaneBlock>> half;
+    convert_f16(a, [&](std::size_t j, auto v)
+                       HWY_ATTR { hn::StoreU(v, half, reinterpret_cast<hwy::float16_t*>(out + j)); });
+  }
+};
+struct FitF16 {
+  static HWY_INLINE void block(float* out, const float* a) {
+    const hn::CappedTag<float, kLaneBlock> d;
+    convert_f16(a, [&](std::size_t j, auto v) HWY_ATTR { hn::StoreU(hn::PromoteTo(d, v), d, out + j); });
+  }
+};
+#else
 struct NarrowF16 {
   template <class O, class T> static HWY_INLINE O apply(T a) { return narrow_f16(a); }
 };
 struct FitF16 {
   template <class O, class T> static HWY_INLINE O apply(T a) { return widen_f16(narrow_f16(a)); }
 };
+#endif
 struct WidenBf16 {
   template <class O, class T> static HWY_INLINE O apply(T a) { return widen_bf16(a); }
 };
@@ -40,6 +62,18 @@ struct NarrowBf16 {
 };
 struct FitBf16 {
   template <class O, class T> static HWY_INLINE O apply(T a) { return widen_bf16(narrow_bf16(a)); }
+};
+struct Truth {
+  template <class O, class T> static HWY_INLINE O apply(T a) { return static_cast<O>(a != 0); }
+};
+struct TruthHalf {  // of two zeros
+  template <class O, class T> static HWY_INLINE O apply(T a) { return static_cast<O>((a & 0x7FFF) != 0); }
+};
+struct RoundF16 {
+  template <class O, class T> static HWY_INLINE O apply(T a) { return round_f16(exact_or_odd(a)); }
+};
+struct RoundBf16 {
+  template <class O, class T> static HWY_INLINE O apply(T a) { return round_bf16(exact_or_odd(a)); }
 };
 // One step of the 16-bit representation.
 template <bool kBrain> struct NextafterHalf {
@@ -90,6 +124,31 @@ LaneFn fit_lane(DType to) {
     default: return nullptr;
   }
 }
+LaneFn truth_lane(DType from) {
+  switch (from) {
+    case DType::kInt8:
+    case DType::kUInt8: return unary_lane<Truth, std::uint8_t, std::uint8_t>;
+    case DType::kInt16:
+    case DType::kUInt16: return unary_lane<Truth, std::uint8_t, std::uint16_t>;
+    case DType::kUInt32: return unary_lane<Truth, std::uint8_t, std::uint32_t>;
+    case DType::kFloat16:
+    case DType::kBFloat16: return unary_lane<TruthHalf, std::uint8_t, std::uint16_t>;
+    default: return nullptr;
+  }
+}
+template <class Round> LaneFn round_from(DType from) {
+  switch (from) {
+    case DType::kInt32: return unary_lane<Round, float, std::int32_t>;
+    case DType::kInt64: return unary_lane<Round, float, std::int64_t>;
+    case DType::kUInt64: return unary_lane<Round, float, std::uint64_t>;
+    case DType::kFloat64: return unary_lane<Round, float, double>;
+    default: return nullptr;
+  }
+}
+LaneFn round_lane(DType to, DType from) {
+  if (to == DType::kFloat16) return round_from<RoundF16>(from);
+  return to == DType::kBFloat16 ? round_from<RoundBf16>(from) : nullptr;
+}
 LaneFn nextafter_lane(DType t) {
   if (t == DType::kFloat16) return binary_lane<NextafterHalf<false>, float, float>;
   return t == DType::kBFloat16 ? binary_lane<NextafterHalf<true>, float, float> : nullptr;
@@ -104,10 +163,14 @@ namespace tilewise::kernels::map {
 HWY_EXPORT(widen_lane);
 HWY_EXPORT(narrow_lane);
 HWY_EXPORT(fit_lane);
+HWY_EXPORT(truth_lane);
+HWY_EXPORT(round_lane);
 HWY_EXPORT(nextafter_lane);
 LaneFn find_widen(ir::DType from) { return HWY_DYNAMIC_DISPATCH(widen_lane)(from); }
 LaneFn find_narrow(ir::DType to) { return HWY_DYNAMIC_DISPATCH(narrow_lane)(to); }
 LaneFn find_fit(ir::DType to) { return HWY_DYNAMIC_DISPATCH(fit_lane)(to); }
+LaneFn find_truth(ir::DType from) { return HWY_DYNAMIC_DISPATCH(truth_lane)(from); }
+LaneFn find_round(ir::DType to, ir::DType from) { return HWY_DYNAMIC_DISPATCH(round_lane)(to, from); }
 LaneFn find_nextafter(ir::DType t) { return HWY_DYNAMIC_DISPATCH(nextafter_lane)(t); }
 }  // namespace tilewise::kernels::map
 #endif

@@ -53,8 +53,8 @@ class Lowering {
       case TapeOp::kConst:
         out.kind = Kind::kConst;
         out.dtype = wide;
-        if (in.dtype == DType::kFloat16) out.imm_f = ir::Float16(static_cast<float>(in.imm_f));
-        if (in.dtype == DType::kBFloat16) out.imm_f = ir::BFloat16(static_cast<float>(in.imm_f));
+        if (in.dtype == DType::kFloat16) out.imm_f = ir::Float16(in.imm_f);
+        if (in.dtype == DType::kBFloat16) out.imm_f = ir::BFloat16(in.imm_f);
         push(out, TapeOp::kConst);
         break;
       case TapeOp::kIota:
@@ -76,6 +76,7 @@ class Lowering {
         source(out);
         break;
       case TapeOp::kCast: {
+        if (narrow_truth(tape, in)) break;
         TW_ASSIGN(const std::uint16_t at, cast(value_[in.a], tape.code[in.a].dtype, in.dtype));
         value_.push_back(at);
         return {};
@@ -97,6 +98,10 @@ class Lowering {
       now = ir::real_dtype(wide);
       at = last();
     }
+    if (const LaneFn once = find_round(to, now); once != nullptr) {
+      lane(once, wide, {at});
+      return last();
+    }
     if (now != wide && !same_bits(now, wide)) {
       if (!lane(find_lane(TapeOp::kCast, wide, now), wide, {at}, TapeOp::kCast))
         return refused(TapeOp::kCast, to);
@@ -113,6 +118,7 @@ class Lowering {
   Status finish(std::uint16_t of, DType from, DType to) {
     TW_ASSIGN(std::uint16_t at, cast(value_[of], from, to));
     if (ir::is_narrow(to)) {
+      if (program_.code[at].lane == find_fit(to)) at = program_.code[at].args[0];  // narrowing makes it fit
       lane(find_narrow(to), to, {at});
       at = last();
     }
@@ -129,6 +135,30 @@ class Lowering {
     }
     program_.results.push_back(at);
     return {};
+  }
+
+  // What no output comes of: widened operands of which only the truth is wanted, say.
+  void drop_dead() {
+    std::vector<bool> lives(program_.code.size(), false);
+    for (const std::uint16_t at : program_.results) lives[at] = true;
+    for (std::size_t i = program_.code.size(); i-- > 0;) {
+      const ProgramInstr& in = program_.code[i];
+      if (in.kind != Kind::kLane) lives[i] = true;  // sources are numbered
+      for (int k = 0; lives[i] && k < in.arity; ++k) lives[in.args[k]] = true;
+    }
+    std::vector<std::uint16_t> place(program_.code.size());
+    std::uint16_t next = 0;
+    for (std::size_t i = 0; i < program_.code.size(); ++i) {
+      place[i] = next;
+      if (!lives[i]) continue;
+      ProgramInstr in = program_.code[i];
+      for (int k = 0; k < in.arity; ++k) in.args[k] = place[in.args[k]];
+      ops_[next] = ops_[i];
+      program_.code[next++] = in;
+    }
+    program_.code.resize(next);
+    ops_.resize(next);
+    for (std::uint16_t& at : program_.results) at = place[at];
   }
 
   const std::vector<TapeOp>& ops() const { return ops_; }
@@ -162,7 +192,22 @@ class Lowering {
   }
   static Error refuse(const ir::TapeInstr& in) { return refused(in.op, in.dtype); }
 
+  // Whether elements differ from zero, of an operand of a narrow dtype: seen without widening it.
+  bool narrow_truth(const ir::Tape& tape, const ir::TapeInstr& in) {
+    const ir::TapeInstr& of = tape.code[in.a];
+    if (of.op != TapeOp::kLoad || find_truth(of.dtype) == nullptr) return false;
+    if (in.op == TapeOp::kNe) {
+      const ir::TapeInstr& zero = tape.code[in.b];
+      if (zero.op != TapeOp::kConst || (ir::is_floating(zero.dtype) ? zero.imm_f != 0 : zero.imm_i != 0))
+        return false;
+    } else if (in.op != TapeOp::kCast || in.dtype != DType::kBool) {
+      return false;
+    }
+    return lane(find_truth(of.dtype), DType::kBool, {program_.code[value_[in.a]].args[0]});
+  }
+
   Status operation(const ir::Tape& tape, const ir::TapeInstr& in) {
+    if (narrow_truth(tape, in)) return {};
     const DType wide = ir::compute_dtype(in.dtype);
     const DType argument = tape.code[in.op == TapeOp::kWhere ? in.b : in.a].dtype;
     const LaneFn fn = in.op == TapeOp::kNextafter && ir::is_half(in.dtype)
@@ -242,6 +287,7 @@ Result<Program> Program::make(const ir::Tape& tape, std::optional<ir::DType> as)
   for (const ir::TapeInstr& in : tape.code) TW_TRY(lowering.add(tape, in));
   for (std::size_t i = 0; i < tape.output_count(); ++i)
     TW_TRY(lowering.finish(tape.output(i), tape.result(i), as.value_or(tape.result(i))));
+  lowering.drop_dead();
   join_chains(program, lowering.ops());
   allocate_slots(program);
   return program;

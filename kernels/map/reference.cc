@@ -65,10 +65,7 @@ RefValue cast(RefValue a, DType from, DType to) {
   RefValue r;
   const bool from_float = ir::is_floating(from) || ir::is_complex(from);
   if (ir::is_floating(to) || ir::is_complex(to)) {
-    const bool narrow = ir::is_half(to), is_single = narrow || ir::real_dtype(to) == DType::kFloat32;
-    const DType first =
-        is_single ? DType::kFloat32 : DType::kFloat64;  // 16-bit floats are reached through float32
-    const auto one = [&](long double v) { return rounded(rounded(v, first), to); };
+    const auto one = [&](long double v) { return rounded(v, to); };
     r.f = one(from_float ? static_cast<long double>(a.f) : static_cast<long double>(number(a.i, from)));
     r.g = ir::is_complex(to) && from_float ? one(a.g) : 0;
   } else if (to == DType::kBool) {
@@ -478,8 +475,8 @@ void store_as(DType t, void* at, RefValue v) {
     case DType::kUInt32: return put(at, static_cast<std::uint32_t>(v.i));
     case DType::kInt64:
     case DType::kUInt64: return put(at, v.i);
-    case DType::kFloat16: return put(at, ir::float16_bits(static_cast<float>(v.f)));
-    case DType::kBFloat16: return put(at, ir::bfloat16_bits(static_cast<float>(v.f)));
+    case DType::kFloat16: return put(at, ir::float16_bits(v.f));
+    case DType::kBFloat16: return put(at, ir::bfloat16_bits(v.f));
     case DType::kFloat32: return put(at, static_cast<float>(v.f));
     case DType::kFloat64: return put(at, v.f);
     case DType::kComplex64: put(at, static_cast<float>(v.f)); return put(at, static_cast<float>(v.g), 1);

@@ -58,10 +58,29 @@ Status reshape(const KernelCall& call) {
   const auto size = static_cast<std::int64_t>(ir::size_of(out.dtype));
   auto* target = static_cast<std::byte*>(out.data) + (begin - to.begin) * size;
   const Collapsed where = collapse(in.shape, in.strides);
-  for_runs(where, begin - from.begin, end - begin, [&](std::int64_t offset, std::int64_t count) {
-    map::gather(target, static_cast<const std::byte*>(in.data) + offset * size, size, where.stride(), count);
-    target += count * size;
-  });
+  const auto* const data = static_cast<const std::byte*>(in.data);
+  const auto by_runs = [&](std::int64_t at, std::int64_t n) {
+    for_runs(where, at, n, [&](std::int64_t offset, std::int64_t count) {
+      map::gather(target, data + offset * size, size, where.stride(), count);
+      target += count * size;
+    });
+  };
+  // What is whole along the first dimension is an array of its own, whatever the length of its runs.
+  const std::int64_t first = begin - from.begin, last = end - from.begin;
+  const std::int64_t slice =
+      std::max<std::int64_t>(1, ir::volume(where.shape) / std::max<std::int64_t>(1, where.shape[0]));
+  const std::int64_t low = (first + slice - 1) / slice, high = last / slice;
+  if (where.shape.size() == 1 || low >= high) {
+    by_runs(first, last - first);
+    return {};
+  }
+  by_runs(first, low * slice - first);
+  ir::Shape whole = where.shape;
+  whole[0] = high - low;
+  strided_copy(target, ir::c_order_strides(whole), data + low * where.strides[0] * size, where.strides, whole,
+               static_cast<std::size_t>(size));
+  target += (high - low) * slice * size;
+  by_runs(high * slice, last - high * slice);
   return {};
 }
 

@@ -64,12 +64,23 @@ template <class T> void transpose(T* to, const T* from, const Dim& rows, const D
   }
 }
 
+// Each element of a row some times, one behind the other.
+template <class T> void repeat_row(T* to, const T* from, const Dim& row, std::int64_t times) {
+  for (std::int64_t i = 0; i < row.extent; ++i) {
+    const T value = from[i * row.from];
+    T* const out = to + i * row.to;
+    for (std::int64_t k = 0; k < times; ++k) out[k] = value;
+  }
+}
+
 template <class T> void copy_dims(T* to, const T* from, const Dims& dims, std::size_t d) {
   const Dim& dim = dims[d];
   if (d + 1 == dims.size()) return copy_row(to, dim.to, from, dim.from, dim.extent);
   if (d + 2 == dims.size() && std::abs(dim.from) < std::abs(dims[d + 1].from)) {
     return transpose(to, from, dim, dims[d + 1]);
   }
+  if (d + 2 == dims.size() && dims[d + 1].from == 0 && dims[d + 1].to == 1)
+    return repeat_row(to, from, dim, dims[d + 1].extent);
   for (std::int64_t i = 0; i < dim.extent; ++i) copy_dims(to + i * dim.to, from + i * dim.from, dims, d + 1);
 }
 

@@ -181,6 +181,28 @@ template <bool kMin, class V> HWY_INLINE auto no_better(V x, V best) {
     return hn::Not(kMin ? hn::Lt(x, best) : hn::Gt(x, best));
 }
 
+constexpr std::int64_t kBlock = 128;
+
+// Where the best of a block is, the first of equal ones; -1 if a NaN is there.
+template <bool kMin, class T> HWY_INLINE int first_of_best(const T* x) {
+  const hn::CappedTag<T, kBlock> d;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
+  using Op = std::conditional_t<kMin, Min, Max>;
+  auto best = hn::LoadU(d, x);
+  auto ordered = hn::Eq(best, best);
+  for (int j = kLanes; j < kBlock; j += kLanes) {
+    const auto v = hn::LoadU(d, x + j);
+    best = Op::vec(best, v);
+    ordered = hn::And(ordered, hn::Eq(v, v));
+  }
+  if (!hn::AllTrue(d, ordered)) return -1;
+  const auto top = hn::Set(d, by_halves<Op>(d, best));
+  for (int j = 0; j < kBlock; j += kLanes)
+    if (const auto at = hn::FindFirstTrue(d, hn::Eq(hn::LoadU(d, x + j), top)); at >= 0)
+      return j + static_cast<int>(at);
+  return -1;
+}
+
 // Blocks without a candidate, nearly all of them, cost one vector pass.
 template <bool kMin, class T>
 void arg_row(const void* from, std::int64_t n, std::int64_t first, bool empty, void* best,
@@ -193,7 +215,6 @@ void arg_row(const void* from, std::int64_t n, std::int64_t first, bool empty, v
     index = first;
     i = 1;
   }
-  constexpr std::int64_t kBlock = 128;
   const hn::CappedTag<T, kBlock> d;
   constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
   for (std::int64_t end; i < n && value == value; i = end) {  // nothing beats the first NaN
@@ -204,6 +225,12 @@ void arg_row(const void* from, std::int64_t n, std::int64_t first, bool empty, v
       for (std::int64_t j = kLanes; j < kBlock; j += kLanes)
         none = hn::And(none, no_better<kMin>(hn::LoadU(d, x + i + j), top));
       if (hn::AllTrue(d, none)) continue;
+      if constexpr (sizeof(T) >= 4) {
+        if (const int at = first_of_best<kMin>(x + i); at >= 0) {
+          if (better<kMin>(x[i + at], value)) value = x[i + at], index = first + i + at;
+          continue;
+        }
+      }
     }
     for (std::int64_t j = i; j < end; ++j) {
       if (better<kMin>(x[j], value)) {

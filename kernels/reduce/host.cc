@@ -11,6 +11,7 @@
 #include "map/evaluator.h"
 #include "reduce/args.h"
 #include "reduce/combine.h"
+#include "reduce/count.h"
 #include "reduce/layout.h"
 #include "reduce/moments.h"
 #include "reduce/order.h"
@@ -175,14 +176,15 @@ Status reduce_blocks(const KernelCall& call) {
                  std::string(ir::name_of(attrs.kind)) + " into " + std::string(ir::name_of(out.dtype)));
   const std::int64_t outputs = ir::volume(out.shape);
   if (call.box.volume() == 0) return clear_output(attrs.kind, call);
-  TW_ASSIGN(const map::Program program, map::Program::make(attrs.tape, out.dtype));
   const Layout layout = layout_of(shape, attrs.axes);
-  TW_ASSIGN(map::TileEvaluator values,
-            map::TileEvaluator::make(program, call.inputs, call.box, call.space_shape));
   if (layout.outputs * layout.n != outputs) {
     return error(Errc::kShapeMismatch,
                  "a reduction of " + ir::to_string(call.box) + " into " + ir::to_string(out.shape));
   }
+  if (const auto bools = counted_tape(attrs, out.dtype); bools) return count_blocks(call, *bools);
+  TW_ASSIGN(const map::Program program, map::Program::make(attrs.tape, out.dtype));
+  TW_ASSIGN(map::TileEvaluator values,
+            map::TileEvaluator::make(program, call.inputs, call.box, call.space_shape));
   BlockReducer(values, folds, layout, ir::size_of(out.dtype)).run(static_cast<std::byte*>(out.data));
   return {};
 }

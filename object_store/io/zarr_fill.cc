@@ -75,7 +75,7 @@ bool read_float(const value& v, std::size_t bytes, std::byte* to) {
   if (!x) return false;
   if (bytes == 8) return store(*x, to);
   if (bytes == 4) return store(static_cast<float>(*x), to);
-  return store(ir::Float16(static_cast<float>(*x)), to);
+  return store(ir::Float16(*x), to);
 }
 
 value write_float(double x) {

@@ -8,24 +8,27 @@
 namespace tilewise::ir {
 namespace {
 
-// A float as its dtype holds it: casts to the 16-bit dtypes go through float32.
+// A float as its dtype holds it.
 double fitted(DType t, double v) {
   switch (t) {
-    case DType::kFloat16: return Float16(static_cast<float>(v));
-    case DType::kBFloat16: return BFloat16(static_cast<float>(v));
+    case DType::kFloat16: return Float16(v);
+    case DType::kBFloat16: return BFloat16(v);
     case DType::kFloat32: return static_cast<float>(v);
     default: return v;
   }
 }
 
-// An integer constant as a float, rounded once to what float32 and float64 hold.
+// An integer constant as a float, rounded once.
 double as_float(const TapeInstr& c, DType to) {
-  const bool wide = c.dtype == DType::kUInt64;
-  if (to == DType::kFloat64)
-    return wide ? static_cast<double>(static_cast<std::uint64_t>(c.imm_i)) : static_cast<double>(c.imm_i);
-  const float f =
-      wide ? static_cast<float>(static_cast<std::uint64_t>(c.imm_i)) : static_cast<float>(c.imm_i);
-  return fitted(to, f);
+  const auto of = [to](auto whole) -> double {
+    switch (to) {
+      case DType::kFloat16: return Float16(whole);
+      case DType::kBFloat16: return BFloat16(whole);
+      case DType::kFloat32: return static_cast<float>(whole);
+      default: return static_cast<double>(whole);
+    }
+  };
+  return c.dtype == DType::kUInt64 ? of(static_cast<std::uint64_t>(c.imm_i)) : of(c.imm_i);
 }
 
 // A constant as kCast would turn it. Nothing where that is the kernels' business (floats out of an integer's range).

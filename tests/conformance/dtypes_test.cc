@@ -111,6 +111,69 @@ TEST_CASE("integers wrap, floats round once, and what has no answer says so") {
   CHECK_THROWS_AS(bytes - 256, ArrayError);
 }
 
+TEST_CASE("doubles and integers become 16-bit floats with one rounding") {
+  for (const Form& form : kForms) {
+    INFO(form.name);
+    TestCluster cluster(form);
+    const Session& s = cluster.session;
+    const std::vector<double> x = {
+        1 + 0x1p-11 + 0x1p-40, 1 + 3 * 0x1p-11 - 0x1p-40, 2049.0000001, 65519.9999999, 65520, -0.0};
+    const Array halves = s.from_memory(x, {6}, {.block = {4}}).astype(DType::kFloat16);
+    CHECK(halves.astype(DType::kFloat32).get<float>() ==
+          std::vector<float>{1 + 0x1p-10f, 1 + 0x1p-10f, 2050, 65504, INFINITY, 0});
+    CHECK(std::signbit(float(halves.get<Float16>()[5])));
+    const std::vector<double> y = {1 + 0x1p-8 + 0x1p-40, 1 + 3 * 0x1p-8 - 0x1p-40};
+    CHECK(s.from_memory(y, {2}).astype(DType::kBFloat16).astype(DType::kFloat32).get<float>() ==
+          std::vector<float>(2, 1 + 0x1p-7f));
+    const std::vector<std::int64_t> whole = {(std::int64_t{1} << 40) + (std::int64_t{1} << 32) + 1,
+                                             -(std::int64_t{1} << 62) - (std::int64_t{1} << 54) - 1};
+    CHECK(s.from_memory(whole, {2}).astype(DType::kBFloat16).astype(DType::kFloat32).get<float>() ==
+          std::vector<float>{0x1p40f + 0x1p33f, -0x1p62f - 0x1p55f});
+    CHECK(float(s.full({2}, 2049.0000001, {.dtype = DType::kFloat16}).get<Float16>()[1]) == 2050);
+    CHECK(float(s.full({2}, 65519.9999999, {.dtype = DType::kFloat16}).get<Float16>()[1]) == 65504);
+  }
+}
+
+namespace {
+
+// Along each axis and along all, beside loops.
+template <class T> void check_counts(const Session& s) {
+  const std::int64_t l = 5, m = 300, n = 70;
+  std::vector<T> values;
+  for (std::int64_t i = 0; i < l * m * n; ++i)
+    values.push_back(static_cast<T>(i * i % 7 < 3 ? -0.0f : static_cast<float>(i % 50 - 20)));
+  const Array x = s.from_memory(values, {l, m, n}, {.block = {2, 280, 70}});
+  std::vector<std::int64_t> first(static_cast<std::size_t>(m * n)), second(static_cast<std::size_t>(l * n)),
+      third(static_cast<std::size_t>(l * m));
+  std::int64_t all = 0;
+  for (std::int64_t i = 0; i < l * m * n; ++i) {
+    const bool counts = static_cast<float>(values[static_cast<std::size_t>(i)]) != 0;
+    const std::int64_t a = i / (m * n), b = i / n % m, c = i % n;
+    first[static_cast<std::size_t>(b * n + c)] += counts;
+    second[static_cast<std::size_t>(a * n + c)] += counts;
+    third[static_cast<std::size_t>(a * m + b)] += counts;
+    all += counts;
+  }
+  INFO(name_of(x.dtype()));
+  CHECK(count_nonzero(x).item<std::int64_t>() == all);
+  CHECK(count_nonzero(x, 0).get<std::int64_t>() == first);
+  CHECK(count_nonzero(x, 1).get<std::int64_t>() == second);
+  CHECK(count_nonzero(x, 2).get<std::int64_t>() == third);
+  CHECK(count_nonzero(x.astype(DType::kBool), 2).get<std::int64_t>() == third);
+}
+
+}  // namespace
+
+TEST_CASE("what is not zero is counted, of every size of elements") {
+  TestCluster cluster(kForms[0]);
+  check_counts<std::int8_t>(cluster.session);
+  check_counts<std::int16_t>(cluster.session);
+  check_counts<std::int32_t>(cluster.session);
+  check_counts<Float16>(cluster.session);
+  check_counts<BFloat16>(cluster.session);
+  check_counts<double>(cluster.session);
+}
+
 TEST_CASE("complex numbers: arithmetic, parts, sums, products; no order") {
   for (const Form& form : kForms) {
     INFO(form.name);

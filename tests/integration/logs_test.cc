@@ -136,11 +136,12 @@ TEST_CASE("with --log-format json the last line is JSON too") {
   const TempFolder folder;
   Cluster cluster({.workers = 0});
   const std::string at = cluster.address().substr(cluster.address().find("//") + 2);
-  const Ran second = run({scheduler_program(), "--listen", at, "--token-file", cluster.token_file(),
-                          "--dashboard-listen", "off", "--log-format", "json"});
+  const Ran second = testing::run({scheduler_program(), "--listen", at, "--token-file", cluster.token_file(),
+                                   "--dashboard-listen", "off", "--log-format", "json"});
   CHECK(second.code == 1);
-  const Ran lost = run({worker_program(), "--scheduler", "127.0.0.1:1", "--token-file", cluster.token_file(),
-                        "--connect-timeout", "0", "--log-format", "json", "--memory", "64MiB"});
+  const Ran lost =
+      testing::run({worker_program(), "--scheduler", "127.0.0.1:1", "--token-file", cluster.token_file(),
+                    "--connect-timeout", "0", "--log-format", "json", "--memory", "64MiB"});
   CHECK(lost.code == 1);
   for (const std::string& said : {second.errors, lost.errors}) {
     INFO(said);
@@ -168,7 +169,7 @@ TEST_CASE("a token that is made is told of, a wrong one is named by what asks th
        std::vector<std::vector<std::string>>{{"top", "--once"}, {"arrays"}, {"graph"}}) {
     std::vector<std::string> line{tool_program()};
     line.insert(line.end(), command.begin(), command.end());
-    const Ran asked = run(line, wrong);
+    const Ran asked = testing::run(line, wrong);
     CHECK(asked.code == 1);
     CHECK_MESSAGE(has(asked.errors, "the token (TILEWISE_TOKEN) is not this cluster's"), asked.errors);
   }
@@ -176,8 +177,8 @@ TEST_CASE("a token that is made is told of, a wrong one is named by what asks th
 
 TEST_CASE("names that a terminal cannot show are refused") {
   Cluster cluster({.workers = 0});
-  const Ran worker = run({worker_program(), "--scheduler", cluster.address(), "--token-file",
-                          cluster.token_file(), "--name", "a\x1B[2J"});
+  const Ran worker = testing::run({worker_program(), "--scheduler", cluster.address(), "--token-file",
+                                   cluster.token_file(), "--name", "a\x1B[2J"});
   CHECK(worker.code == 2);
   CHECK_MESSAGE(has(worker.errors, "--name"), worker.errors);
   try {

@@ -198,6 +198,23 @@ __device__ __forceinline__ unsigned short tw_to_bf16(float value) {
 }
 __device__ __forceinline__ float tw_fit_f16(float value) { return tw_from_f16(tw_to_f16(value)); }
 __device__ __forceinline__ float tw_fit_bf16(float value) { return tw_from_bf16(tw_to_bf16(value)); }
+// To float32 by rounding to odd (rounded_to_odd in element_types.h): a second rounding, to 16 bits, is then as if it were the only one.
+__device__ __forceinline__ float tw_odd(float cut, bool exact) {
+  return __uint_as_float(__float_as_uint(cut) | (exact ? 0u : 1u));
+}
+__device__ __forceinline__ float tw_to_odd(double a) {
+  const float cut = __double2float_rz(a);
+  return tw_odd(cut, (double)cut == a);
+}
+__device__ __forceinline__ float tw_to_odd(int a) { return tw_to_odd((double)a); }
+__device__ __forceinline__ float tw_to_odd(i64 a) {
+  const float cut = __ll2float_rz(a);
+  return tw_odd(cut, (i64)cut == a);
+}
+__device__ __forceinline__ float tw_to_odd(u64 a) {
+  const float cut = __ull2float_rz(a);
+  return tw_odd(cut, (u64)cut == a);
+}
 
 // One step of the representation; 16-bit floats step in theirs.
 template <bool kBrain> __device__ __forceinline__ float tw_nextafter_half(float a, float b) {

@@ -37,6 +37,23 @@ inline int __float_as_int(float x) { return emulated_bits<int>(x); }
 inline float __int_as_float(int x) { return emulated_bits<float>(x); }
 inline unsigned __float_as_uint(float x) { return emulated_bits<unsigned>(x); }
 inline float __uint_as_float(unsigned x) { return emulated_bits<float>(x); }
+// Towards zero: `outwards` says that the nearest float32 is further from it than the value.
+inline float emulated_cut(float nearest, bool outwards) {
+  return __uint_as_float(__float_as_uint(nearest) - (outwards ? 1u : 0u));
+}
+inline float __double2float_rz(double x) {
+  const float nearest = (float)x;
+  return emulated_cut(nearest, fabs((double)nearest) > fabs(x));
+}
+inline float __ll2float_rz(long long x) {
+  const float nearest = (float)x;
+  const __int128 back = (__int128)nearest;
+  return emulated_cut(nearest, x < 0 ? back < x : back > x);
+}
+inline float __ull2float_rz(unsigned long long x) {
+  const float nearest = (float)x;
+  return emulated_cut(nearest, (__int128)nearest > (__int128)x);
+}
 inline int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll((unsigned long long)x); }
 
 // Nothing else runs while a kernel does.
