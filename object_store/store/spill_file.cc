@@ -178,19 +178,25 @@ void SpillFile::vacate(std::int64_t at, std::int64_t bytes) {
   if (bytes <= 0) return;
   {
     std::lock_guard lock(mutex_);
-    Range range{at, at + ((bytes + kPage - 1) & -kPage)};
-    revive(range);  // lest it be counted twice
-    const auto after = dead_.lower_bound(range.begin);
-    if (after != dead_.end() && after->first == range.end) range.end = after->second, dead_.erase(after);
-    const auto next = dead_.lower_bound(range.begin);
-    if (next != dead_.begin() && std::prev(next)->second == range.begin)
-      std::prev(next)->second = range.end;
-    else
-      dead_.emplace(range.begin, range.end);
-    dead_bytes_ += (bytes + kPage - 1) & -kPage;
+    add_dead({at, at + ((bytes + kPage - 1) & -kPage)});
     last_use_ = monotonic_now();
   }
   changed_.notify_one();
+}
+
+// What lies beyond the end was promised, and never written.
+void SpillFile::add_dead(Range range) {
+  range.end = std::min(range.end, end_);
+  if (range.begin >= range.end) return;
+  revive(range);  // lest it be counted twice
+  dead_bytes_ += range.end - range.begin;
+  const auto after = dead_.lower_bound(range.begin);
+  if (after != dead_.end() && after->first == range.end) range.end = after->second, dead_.erase(after);
+  const auto next = dead_.lower_bound(range.begin);
+  if (next != dead_.begin() && std::prev(next)->second == range.begin)
+    std::prev(next)->second = range.end;
+  else
+    dead_.emplace(range.begin, range.end);
 }
 
 // What is written, or given back, is no longer dead.
@@ -250,7 +256,7 @@ void SpillFile::give_back(std::unique_lock<std::mutex>& lock, const Range& hole,
   giving_back_.reset();
   if (!cut && failed != 0) {
     holes_ = false;
-    if (!in_use(hole)) dead_.emplace(hole.begin, hole.end), dead_bytes_ += hole.end - hole.begin;
+    if (!in_use(hole)) add_dead(hole);
   }
   changed_.notify_all();
 }

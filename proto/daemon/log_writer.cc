@@ -34,7 +34,8 @@ void write_in_time(int fd, std::string_view text, std::chrono::milliseconds pati
 
 void LogWriter::put(std::string line) {
   const std::lock_guard lock(mutex_);
-  if (dropped_ > 0 || unwritten_ + line.size() > options_.limit_bytes) {
+  // A line that finds nobody before it is taken however long it is: what was dropped is told of with the next one that is written.
+  if (dropped_ > 0 || (unwritten_ > 0 && unwritten_ + line.size() > options_.limit_bytes)) {
     ++dropped_;
     return;
   }

@@ -439,6 +439,7 @@ void Core::Impl::cancel_op(Slot slot, Slot why) {
     share.failed += left;
     mark_dirty(slot, d);
     report_now = true;
+    devices[d].memory_freed = true;  // they want none (wanted_before)
   }
   for (const DeviceState& device : devices) {
     const Slot q = queue_of(device, op.run.graph);

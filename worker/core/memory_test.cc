@@ -160,6 +160,7 @@ TEST_CASE("a step that could be made early leaves the memory that earlier steps 
   device.run();
   CHECK(device.of[3] == 4);
   device.lists.log({msg::Release{{ArrayId{10}, ArrayId{30}}}});
+  device.run();
   msg::PeerBatch dones;
   for (std::int64_t b = 0; b < 4; ++b) dones.dones.push_back({{ArrayId{30}, b}, OpId{4}, kHere, kPeer});
   device.lists.from_peer(dones);
@@ -167,4 +168,26 @@ TEST_CASE("a step that could be made early leaves the memory that earlier steps 
   CHECK(device.of[5] + device.of[6] == 4);
   Device shared(8);
   CHECK(steps(shared, SessionId{7}) > 1);  // other sessions owe it nothing
+}
+
+TEST_CASE(
+    "what an earlier step wanted is free for later ones when it is cancelled, though nothing of it was "
+    "there") {
+  Device device(8);
+  const ir::Op few = pieces_of(10, 2), many = pieces_of(20, 4);
+  device.lists.log({plan_of({on(kPeer, 2, many), on(kHere, 3, map_of(20, 30, many.space)),
+                             on(kPeer, 4, map_of(30, 40, many.space))},
+                            {ArrayId{30}}, 1)});
+  device.run();
+  device.lists.log({plan_of({on(kHere, 1, few)}, {ArrayId{10}}, 2)});
+  device.run();
+  for (const std::uint64_t graph : {3, 4}) {
+    device.lists.log({plan_of({on(kHere, 2 + graph, map_of(10, 30 + 10 * graph, few.space))},
+                              {ArrayId{30 + 10 * graph}}, graph)});
+    device.run();
+  }
+  CHECK(device.of[5] + device.of[6] == 1);
+  device.lists.log({msg::CancelGraph{GraphId{1}, {Errc::kCancelled, "nobody wants it"}}});
+  device.run();
+  CHECK(device.of[5] + device.of[6] == 4);
 }

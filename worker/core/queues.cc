@@ -99,6 +99,8 @@ void Core::Impl::drop_ended_queues() {
     device.shares.remove_queue(queue.session);
     leave_share(device, queue.session);
     queues.drop(q);
+    // Its tasks want no memory any more, though nothing came free.
+    device.memory_freed |= !device.blocked.empty() || !device.ungranted.empty();
   }
   for (DeviceState& device : devices) {
     // The reserve is for the largest step of what is under way, not of what once was.

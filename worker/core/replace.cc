@@ -133,6 +133,7 @@ void Core::Impl::give_away(const std::vector<msg::Tail>& moved) {
     }
     const std::int64_t end = std::exchange(share.owned, tail.from);
     share.shrunk = true;
+    devices[d].memory_freed = true;  // what was given away wants none here (wanted_before)
     if (const Slot q = queue_of(devices[d], op.run.graph); q != kNone) look_at(q);
     counts.given_away += end - tail.from;
     discharge_moved(found->second, d, tail.from, end);

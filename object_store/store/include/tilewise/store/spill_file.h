@@ -82,6 +82,7 @@ class SpillFile {
   Status explained(const Error& why) const;
   // Under `mutex_`.
   void revive(const Range& range);
+  void add_dead(Range range);
   bool in_use(const Range& range) const;
   std::optional<Range> next_hole() const;
   void give_back(std::unique_lock<std::mutex>& lock, const Range& hole, int thread);
