@@ -10,6 +10,7 @@ namespace tilewise::worker {
 namespace {
 
 constexpr std::int64_t kLittle = 4096;  // such a part of a device's memory
+constexpr int kMostEarlier = 32;        // graphs, each time that one of their session asks for memory
 
 bool all_given(const ir::Donors& donors, std::size_t outputs) {
   const auto end = donors.begin() + static_cast<std::ptrdiff_t>(outputs);
@@ -332,9 +333,11 @@ std::int64_t Core::Impl::wanted_before(std::uint16_t d, const NextUse& use, std:
   const NextUse end{use.queue, UINT64_MAX, INT64_MAX};
   const std::int64_t little = device.spec.memory_bytes / kLittle;
   if (some = wanted_by(own, end, little); some && *some <= little) return wanted;
-  for (std::int64_t q = use.queue; q-- > 0 && wanted <= enough;) {
+  int looked_at = 0;  // the lowest ones, which is enough for them to go on
+  for (std::int64_t q = 0; q < use.queue && wanted <= enough && looked_at < kMostEarlier; ++q) {
     const Queue& queue = queues[device.queues[static_cast<std::size_t>(q)]];
     if (queue.session != own.session || (queue.live == 0 && queue.ops.empty())) continue;
+    ++looked_at;
     some = wanted_by(queue, {q, UINT64_MAX, INT64_MAX}, enough - wanted);
     if (!some) return 0;
     wanted += *some;
