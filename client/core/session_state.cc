@@ -156,8 +156,8 @@ void SessionState::await_room(std::unique_lock<std::mutex>& lock, std::int32_t p
     return before_it < options_.look_ahead;
   };
   if (room()) return;
-  flush_releases(
-      true);  // they go with the next request, and what they release may be what the others wait for
+  // They would go with the next request, and what they release may be what the others wait for.
+  flush_releases(true);
   if (options_.timeout.count() == 0) return fewer_ahead_.wait(lock, room);
   if (!fewer_ahead_.wait_for(lock, options_.timeout, room))
     throw ArrayError(Errc::kTimeout, std::to_string(requests_.size()) +

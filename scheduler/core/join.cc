@@ -166,8 +166,8 @@ void send_snapshot(State& s, WorkerId to) {
   s.ops.for_each([&](const OpRecord& op) {
     if (op.of) layers.emplace(op.id, &op);
     if (op.of || op.forgotten) return;
-    if (is_history(op) && op.op.outputs.empty())
-      return;  // a save, second copies: nothing of it is named again
+    // A save, second copies: nothing of it is named again.
+    if (is_history(op) && op.op.outputs.empty()) return;
     std::vector<ArrayId>& held = by_graph[op.graph][op.id];
     for (const ir::OutputSpec& output : op.op.outputs) {
       if (s.arrays.at(ArrayId{output.array}).held) held.push_back(ArrayId{output.array});

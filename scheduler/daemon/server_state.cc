@@ -444,8 +444,8 @@ void Server::resume(Conn fresh, const msg::Resume& resume) {
   if (ending_) return refuse(Errc::kUnavailable, "the scheduler ends");
   if (resume.state != state_)
     return refuse(Errc::kUnavailable, "this scheduler does not go on from that one's state");
-  if (resume.term >
-      core_->term())  // we slept while another one took over: what it has told them is none of our business
+  // We slept while another one took over: what it has told them is none of our business.
+  if (resume.term > core_->term())
     return refuse(Errc::kUnavailable, "the scheduler of term " + std::to_string(resume.term) +
                                           " goes on from this state, this one is of term " +
                                           std::to_string(core_->term()));

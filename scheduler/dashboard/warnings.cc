@@ -50,7 +50,7 @@ std::string names(const std::vector<std::string>& all) {
 // Of those that are not back under their name; who was stopped and had nothing is no news.
 void about_lost_workers(const Overview& now, std::vector<Warning>& out) {
   std::vector<std::string> lost, back, stopped;
-  TimeNs last_lost = 0, last_back = 0;  // latest first, so these are the first ones
+  TimeNs last_lost = 0, last_back = 0;
   std::int64_t bytes = 0;
   for (const scheduler::LostPeer& gone : now.lost) {
     if (gone.role != msg::Role::kWorker || gone.drained || now.now - gone.at > kRecent) continue;

@@ -6,7 +6,7 @@ import compare
 import dtypes
 from builder import Builder, Generator, Skip
 from cases.elementwise import integer, number
-from cases.indexing import INDEX_DTYPES, filled, ids_of, index_array, indexable, numpy_index, random_terms, shown
+from cases.indexing import INDEX_DTYPES, filled, ids_of, indexable, numpy_index, put, random_terms, shown
 from cases.indexing import text_of, value_shape
 
 
@@ -30,18 +30,7 @@ def numbers(builder: Builder, wanted=filled) -> int:
 
 
 def emit_put_add(builder: Builder, name: str) -> None:
-    x = numbers(builder)
-    a = builder.values[x]
-    axis, count = builder.axis(a), builder.random.randint(0, 40)
-    y = index_array(builder, a.shape[axis], (count,))
-    shape = list(a.shape)
-    shape[axis] = count
-    z = builder.input(dtypes.name_of(a.dtype), [1 if builder.chance(0.2) else n for n in shape])
-
-    def reference(a: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
-        return added(a, (slice(None),) * (axis % a.ndim) + (indices.astype(np.int64),), values)
-
-    builder.call(name, [x, y, z], reference, axis=axis)
+    put(builder, name, numbers(builder), 40, added)
 
 
 def emit_add_at(builder: Builder, name: str) -> None:

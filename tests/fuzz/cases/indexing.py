@@ -238,19 +238,23 @@ def emit_take_along_axis(builder: Builder, name: str) -> None:
     builder.call(name, [x, y], lambda a, i: np.take_along_axis(a, i.astype(np.int64), axis), axis=axis)
 
 
-def emit_put(builder: Builder, name: str) -> None:
-    x = filled(builder)
+def put(builder: Builder, name: str, x: int, most: int, combined) -> None:
+    """At most so many values along an axis of `x`, as `combined` puts them at their indices."""
     a = builder.values[x]
-    axis, count = builder.axis(a), builder.random.randint(0, 6)
+    axis, count = builder.axis(a), builder.random.randint(0, most)
     y = index_array(builder, a.shape[axis], (count,))
     shape = list(a.shape)
     shape[axis] = count
     z = builder.input(dtypes.name_of(a.dtype), [1 if builder.chance(0.2) else n for n in shape])
 
     def reference(a: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
-        return assigned(a, (slice(None),) * (axis % a.ndim) + (indices.astype(np.int64),), values)
+        return combined(a, (slice(None),) * (axis % a.ndim) + (indices.astype(np.int64),), values)
 
     builder.call(name, [x, y, z], reference, axis=axis)
+
+
+def emit_put(builder: Builder, name: str) -> None:
+    put(builder, name, filled(builder), 6, assigned)
 
 
 # ---- by masks ----
